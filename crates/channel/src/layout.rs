@@ -18,7 +18,7 @@
 //! lies at `(o - G) & (capacity - 1)` in the area of class c". It does so only when the receiver has
 //! consumed up to the last epoch's offset, so at most one change is under way.
 
-use std::mem::{align_of, offset_of, size_of};
+use std::mem::offset_of;
 
 use ringway_mem::sync::{AtomicU32, AtomicU64};
 
@@ -28,8 +28,7 @@ pub const RING_MAGIC: u64 = u64::from_le_bytes(*b"RINGWAY1");
 /// Bytes of the page that precedes the areas.
 pub const HEADER_BYTES: usize = 4096;
 
-/// Capacity of one direction's ring by class, in bytes.
-pub const CLASS_BYTES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+pub use ringway_mem::ring::{CLASS_BYTES, ConsumerLine, ProducerLine};
 
 /// Length of a ring region, in bytes.
 pub const RING_REGION_BYTES: usize = area_offset(CLASS_BYTES.len(), 0);
@@ -76,26 +75,6 @@ pub struct Direction {
     pub switch: SwitchLine,
 }
 
-/// Written by the sender for each publish.
-#[repr(C, align(128))]
-pub struct ProducerLine {
-    /// Stream offset after the last published byte; only grows.
-    pub tail: AtomicU64,
-    /// Start offset << 2 | class of the current epoch.
-    pub epoch: AtomicU64,
-    /// CPU that the sender ran on when it last published, plus one; 0 = unknown. A hint for spinning.
-    pub cpu: AtomicU32,
-}
-
-/// Written by the receiver for each read.
-#[repr(C, align(128))]
-pub struct ConsumerLine {
-    /// Stream offset after the last consumed byte; only grows.
-    pub head: AtomicU64,
-    /// CPU that the receiver ran on when it last consumed, plus one; 0 = unknown.
-    pub cpu: AtomicU32,
-}
-
 /// Who sleeps, and how to wake them (see `wait.rs`). Rarely written, read on each publish.
 #[repr(C, align(128))]
 pub struct WaitLine {
@@ -125,8 +104,7 @@ pub struct SwitchLine {
 }
 
 const _: () = {
-    assert!(size_of::<ProducerLine>() == 128 && align_of::<ProducerLine>() == 128);
-    assert!(size_of::<ConsumerLine>() == 128 && size_of::<WaitLine>() == 128 && size_of::<SwitchLine>() == 128);
+    assert!(size_of::<WaitLine>() == 128 && size_of::<SwitchLine>() == 128 && align_of::<Direction>() == 128);
     assert!(size_of::<Direction>() == 512);
     assert!(offset_of!(Direction, consumer) == 128);
     assert!(offset_of!(Direction, wait) == 256);

@@ -1,0 +1,104 @@
+//! The receiving side of a ring.
+
+use super::{ConsumerLine, Epoch, ProducerLine, Spans, Violation};
+use crate::sync::{AtomicU64, Ordering::*};
+
+/// The consumer's own copies: in memory that the producer cannot reach, shared only by the processes
+/// that hold this end. Access needs the end's receive lock; atomics because siblings map it too.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct ConsumerState {
+    pub head: AtomicU64,
+    /// The producer's tail as last read; never ahead of the truth.
+    pub tail_seen: AtomicU64,
+    pub epoch: AtomicU64,
+}
+
+/// A view for one call, made from the lines and the private state.
+#[derive(Clone, Copy)]
+pub struct Consumer<'a> {
+    line: &'a ConsumerLine,
+    peer: &'a ProducerLine,
+    own: &'a ConsumerState,
+}
+
+impl<'a> Consumer<'a> {
+    pub fn new(line: &'a ConsumerLine, peer: &'a ProducerLine, own: &'a ConsumerState) -> Self {
+        Consumer { line, peer, own }
+    }
+
+    /// Stream offset after the last consumed byte.
+    #[inline]
+    pub fn head(&self) -> u64 {
+        self.own.head.load(Relaxed)
+    }
+
+    /// Whether the producer has published anything beyond `head`, by one load of its line. Needs no
+    /// lock and proves nothing: for spinning and for readiness.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.peer.tail.load(Acquire) != self.head()
+    }
+
+    /// The producer's tail, read afresh and bounded.
+    pub fn refresh(&self) -> Result<u64, Violation> {
+        let (head, seen) = (self.head(), self.own.tail_seen.load(Relaxed));
+        let tail = self.peer.tail.load(Acquire);
+        if tail < head || tail < seen {
+            return Err(Violation::Tail { head, tail });
+        }
+        self.own.tail_seen.store(tail, Relaxed);
+        Ok(tail)
+    }
+
+    /// Published bytes that were not consumed, by a fresh look; over all epochs.
+    pub fn queued(&self) -> Result<u64, Violation> {
+        Ok(self.refresh()? - self.head())
+    }
+
+    /// Where the next bytes lie: at most `wanted`, at most up to the end of the current epoch (call
+    /// again after consuming for what lies beyond). Reads the producer's line only if what was last
+    /// seen of it is used up or less than `wanted`.
+    #[inline]
+    pub fn spans(&self, wanted: usize) -> Result<Spans, Violation> {
+        let head = self.head();
+        let mut tail = self.own.tail_seen.load(Relaxed);
+        if tail - head < wanted as u64 {
+            tail = self.refresh()?;
+        }
+        let mut epoch = Epoch(self.own.epoch.load(Relaxed));
+        let mut end = tail;
+        // Acquire on the tail made every epoch visible that places bytes below it.
+        let published = Epoch(self.peer.epoch.load(Acquire));
+        if published != epoch {
+            (epoch, end) = self.adopt(published, epoch, head, tail)?;
+        }
+        if end - head > epoch.capacity() {
+            return Err(Violation::Tail { head, tail });
+        }
+        Ok(epoch.spans(head, (end - head).min(wanted as u64)))
+    }
+
+    /// Moves on to the published epoch if all earlier bytes are consumed; otherwise stays in the old
+    /// one, which ends where the published one starts.
+    #[cold]
+    fn adopt(&self, published: Epoch, old: Epoch, head: u64, tail: u64) -> Result<(Epoch, u64), Violation> {
+        if published.start() > head {
+            return Ok((old, tail.min(published.start())));
+        }
+        if published.start() < old.start() {
+            return Err(Violation::Epoch { start: published.start(), head });
+        }
+        self.own.epoch.store(published.0, Relaxed);
+        Ok((published, tail))
+    }
+
+    /// Gives the next `len` bytes back to the producer; `len` is at most what `spans` returned.
+    #[inline]
+    pub fn consume(&self, len: usize, cpu: u32) {
+        let head = self.head() + len as u64;
+        self.own.head.store(head, Relaxed);
+        self.line.cpu.store(cpu, Relaxed);
+        self.line.head.store(head, Release);
+    }
+}

@@ -1,0 +1,148 @@
+//! The ring against a queue of bytes, and against a peer that scribbles.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::sync::Ordering::Relaxed;
+
+struct Model {
+    producer_line: ProducerLine,
+    consumer_line: ConsumerLine,
+    producer: ProducerState,
+    consumer: ConsumerState,
+    areas: [Vec<u8>; 4],
+}
+
+impl Model {
+    fn new() -> Box<Model> {
+        Box::new(Model {
+            producer_line: ProducerLine { tail: 0.into(), epoch: 0.into(), cpu: 0.into() },
+            consumer_line: ConsumerLine { head: 0.into(), cpu: 0.into() },
+            producer: ProducerState::default(),
+            consumer: ConsumerState::default(),
+            areas: CLASS_BYTES.map(|n| vec![0; n]),
+        })
+    }
+
+    fn send(&mut self, bytes: &[u8], class_max: usize) -> usize {
+        let p = Producer::new(&self.producer_line, &self.consumer_line, &self.producer);
+        p.make_room(bytes.len(), class_max).unwrap();
+        let n = p.free(bytes.len()).unwrap().min(bytes.len());
+        let s = p.spans(n);
+        let area = &mut self.areas[s.class];
+        area[s.at..s.at + s.first].copy_from_slice(&bytes[..s.first]);
+        area[..s.second].copy_from_slice(&bytes[s.first..s.bytes()]);
+        p.publish(s.bytes(), 0);
+        s.bytes()
+    }
+
+    fn receive(&mut self, wanted: usize) -> Vec<u8> {
+        let c = Consumer::new(&self.consumer_line, &self.producer_line, &self.consumer);
+        let s = c.spans(wanted).unwrap();
+        let area = &self.areas[s.class];
+        let mut out = area[s.at..s.at + s.first].to_vec();
+        out.extend_from_slice(&area[..s.second]);
+        c.consume(out.len(), 0);
+        out
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Send(usize, usize),
+    Receive(usize),
+    Drain,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let size = prop_oneof![1usize..200, 1usize..20_000, 1usize..300_000];
+    let op = prop_oneof![
+        4 => (size.clone(), 0usize..4).prop_map(|(n, c)| Op::Send(n, c)),
+        4 => size.prop_map(Op::Receive),
+        1 => Just(Op::Drain),
+    ];
+    proptest::collection::vec(op, 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn bytes_come_out_as_they_went_in(ops in ops()) {
+        let mut ring = Model::new();
+        let mut oracle = VecDeque::new();
+        let mut next = 0u64;
+        for op in ops {
+            match op {
+                Op::Send(n, class_max) => {
+                    let bytes: Vec<u8> = (next..next + n as u64).map(|i| (i * 31 >> 3) as u8).collect();
+                    let sent = ring.send(&bytes, class_max);
+                    next += sent as u64;
+                    oracle.extend(&bytes[..sent]);
+                }
+                Op::Receive(n) => {
+                    let got = ring.receive(n);
+                    prop_assert!(!got.is_empty() || oracle.is_empty(), "bytes are stuck");
+                    for b in got { prop_assert_eq!(Some(b), oracle.pop_front()); }
+                }
+                Op::Drain => {
+                    while !oracle.is_empty() {
+                        let got = ring.receive(usize::MAX >> 1);
+                        prop_assert!(!got.is_empty());
+                        for b in got { prop_assert_eq!(Some(b), oracle.pop_front()); }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_words_never_lead_outside_the_area(
+        tail: u64, epoch: u64, head: u64, own_head in 0u64..1 << 40, own_len in 0u64..16384, wanted in 0usize..1 << 21,
+    ) {
+        let ring = Model::new();
+        ring.producer_line.tail.store(tail, Relaxed);
+        ring.producer_line.epoch.store(epoch, Relaxed);
+        ring.consumer_line.head.store(head, Relaxed);
+        ring.consumer.head.store(own_head, Relaxed);
+        ring.consumer.tail_seen.store(own_head, Relaxed);
+        let c = Consumer::new(&ring.consumer_line, &ring.producer_line, &ring.consumer);
+        if let Ok(s) = c.spans(wanted) {
+            prop_assert!(s.at + s.first <= CLASS_BYTES[s.class] && s.second <= s.at);
+            prop_assert!(s.bytes() <= wanted);
+        }
+        ring.producer.tail.store(own_head + own_len, Relaxed);
+        ring.producer.head_seen.store(own_head, Relaxed);
+        ring.producer.epoch.store(Epoch::new(own_head, 0).0, Relaxed);
+        let p = Producer::new(&ring.producer_line, &ring.consumer_line, &ring.producer);
+        let _ = p.make_room(wanted, 3);
+        if let Ok(n) = p.free(wanted) {
+            let s = p.spans(n.min(wanted));
+            prop_assert!(s.at + s.first <= CLASS_BYTES[s.class] && s.second <= s.at);
+        }
+    }
+}
+
+#[test]
+fn a_quiet_connection_stays_in_its_first_page() {
+    let mut ring = Model::new();
+    for i in 0..10_000u32 {
+        assert_eq!(ring.send(&i.to_le_bytes().repeat(25), 3), 100);
+        assert_eq!(ring.receive(200).len(), 100);
+    }
+    assert!(ring.areas[0][4096..].iter().all(|&b| b == 0));
+}
+
+#[test]
+fn a_large_ring_shrinks_when_it_is_quiet_again() {
+    let mut ring = Model::new();
+    assert_eq!(ring.send(&vec![1; 200_000], 3), 200_000);
+    assert_eq!(Epoch(ring.producer.epoch.load(Relaxed)).class(), 2);
+    assert_eq!(ring.receive(200_000).len(), 200_000);
+    for _ in 0..2_000 {
+        ring.send(&[2; 100], 3);
+        ring.receive(100);
+    }
+    assert_eq!(Epoch(ring.producer.epoch.load(Relaxed)).class(), 0);
+}

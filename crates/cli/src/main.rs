@@ -1,1 +1,35 @@
-fn main() {}
+//! The `ringway` command: one file per sub-command under `cmd/`, shared parts beside it.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `cmd` | the sub-commands: options in, exit code out |
+//! | `launch` | find the library and the program, start a monitor, run and supervise |
+//! | `sockets` | kernel sockets and monitor state merged into one list; ss's filter |
+//! | `capture` | packets made from ring bytes, written as pcapng |
+//! | `monitor` | where the monitor listens, and questions to it |
+//! | `output` | tables, units, colour; quiet on a broken pipe |
+#![forbid(unsafe_code)]
+
+mod capture;
+mod cmd;
+mod launch;
+mod monitor;
+mod output;
+mod sockets;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cmd::Cli::parse();
+    match cmd::dispatch(cli) {
+        Ok(code) => code,
+        // The reader of a pipe has seen enough; that is no failure.
+        Err(e) if output::is_broken_pipe(&e) => ExitCode::SUCCESS,
+        Err(e) => {
+            output::talk(format_args!("{e:#}"));
+            ExitCode::from(cmd::EXIT_FAILURE)
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The sub-commands, one file each.
+
+mod daemon;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A negative answer: `doctor` found a failure, nothing could be upgraded, no monitor answers.
+pub(crate) const EXIT_NEGATIVE: u8 = 1;
+
+/// Wrong usage, or the command itself failed.
+pub(crate) const EXIT_FAILURE: u8 = 2;
+
+const EXAMPLES: &str = "\
+Examples:
+  ringway run -- redis-server --port 7000     run a program with its local connections accelerated
+  ringway run --require -v -- redis-benchmark -p 7000
+  ringway ss -tn                              sockets, the path that each takes, and why
+  ringway doctor                              what this host lacks, with the command that mends it
+
+Exit codes: 0 fine, 1 negative answer, 2 usage or failure; `run` passes the program's own code on.";
+
+/// Carries local TCP connections of unmodified programs over shared memory.
+#[derive(Parser)]
+#[command(name = "ringway", version, about, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Daemon(daemon::Arguments),
+}
+
+pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Run(arguments) => run::main(arguments),
+        Command::Daemon(arguments) => daemon::main(arguments),
+    }
+}

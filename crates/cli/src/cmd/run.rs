@@ -1,0 +1,175 @@
+//! `ringway run`: a program under the library.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use crate::launch::{autostart, library, program, supervise};
+use crate::monitor::{Endpoint, SOCKET_VARIABLE};
+use crate::output::talk;
+
+/// How a program waits for its peer; read by the library.
+pub(super) const PROFILE_VARIABLE: &str = "RINGWAY_PROFILE";
+
+/// Marks the processes of one `ringway run` for the monitor; a number, read by the library.
+const RUN_ID_VARIABLE: &str = "RINGWAY_RUN_ID";
+
+/// Run a program with its local TCP connections over shared memory
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringway run -- redis-server --port 7000
+  ringway run -p latency -- ./server           spin longer before sleeping
+  ringway run --require -v -- curl http://127.0.0.1:8080/
+
+Without --require and -v the command becomes the program: same process id, same terminal, same exit
+code. With them it stays as the parent, passes signals on, and ends with the program's exit code, or
+with 1 if --require finds that nothing was upgraded. 126: not executable, 127: not found, 128+N:
+killed by signal N, 2: ringway itself failed.")]
+pub(super) struct Arguments {
+    /// How long to wait actively for the peer before sleeping
+    #[arg(short, long, value_enum, default_value_t = Profile::Balanced, env = PROFILE_VARIABLE, hide_env = true)]
+    profile: Profile,
+    /// Fail (exit code 1) if not a single connection was upgraded
+    #[arg(long)]
+    require: bool,
+    /// Say what is set up, and at the end how many connections were upgraded
+    #[arg(short, long)]
+    verbose: bool,
+    /// Do not start a monitor in the background when none answers
+    #[arg(long)]
+    no_daemon: bool,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Profile {
+    /// Spins longest: lowest round trip, most CPU
+    Latency,
+    /// Spins while it pays
+    Balanced,
+    /// Sleeps at once: least CPU
+    Efficient,
+}
+
+impl Profile {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Profile::Latency => "latency",
+            Profile::Balanced => "balanced",
+            Profile::Efficient => "efficient",
+        }
+    }
+}
+
+pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
+    let name = &arguments.command[0];
+    let path = match program::resolve(name, std::env::var_os("PATH").as_deref()) {
+        Ok(path) => path,
+        Err(why) => {
+            talk(format_args!("{}: {}", name.display(), why.describe()));
+            return Ok(ExitCode::from(why.exit_code()));
+        }
+    };
+    let library = library::find()?;
+    let endpoint = Endpoint::discover();
+    if !arguments.no_daemon && !endpoint.answers() {
+        if let Err(e) = autostart::start(&endpoint) {
+            talk(format_args!("no monitor: {e:#}; going on with plain TCP"));
+        }
+    }
+    if let Some(obstacle) = program::preload_obstacle(&path) {
+        talk(format_args!("{obstacle}: its connections stay on plain TCP"));
+    }
+    let mut environment = environment(&library, &endpoint, arguments.profile);
+    match arguments.require || arguments.verbose {
+        false => Ok(become_program(&arguments.command, &environment)),
+        true => {
+            let run_id = run_id();
+            environment.push((RUN_ID_VARIABLE.into(), run_id.to_string().into()));
+            stay_parent(&arguments, path, &environment, &endpoint, run_id)
+        }
+    }
+}
+
+/// What the library reads, and how it gets loaded.
+pub(super) fn environment(library: &Path, endpoint: &Endpoint, profile: Profile) -> Vec<(OsString, OsString)> {
+    let preload = library::preload_value(std::env::var_os("LD_PRELOAD").as_deref(), library);
+    vec![
+        ("LD_PRELOAD".into(), preload),
+        (SOCKET_VARIABLE.into(), endpoint.monitor_socket().into()),
+        (PROFILE_VARIABLE.into(), profile.name().into()),
+    ]
+}
+
+/// Replaces this process; comes back only with the exit code of a failure.
+fn become_program(command: &[OsString], environment: &[(OsString, OsString)]) -> ExitCode {
+    let pairs = environment.iter().map(|(name, value)| (name, value));
+    let error = std::process::Command::new(&command[0]).args(&command[1..]).envs(pairs).exec();
+    start_failure(&command[0], &error)
+}
+
+fn start_failure(name: &OsStr, error: &std::io::Error) -> ExitCode {
+    talk(format_args!("{}: {error}", name.display()));
+    ExitCode::from(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+/// A number that no other run on this host is likely to have; zero means "none".
+fn run_id() -> u64 {
+    let mut bytes = [0u8; 8];
+    // Cannot fail for so few bytes once the system is up; the process id alone would do as well.
+    let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK);
+    u64::from_le_bytes(bytes) ^ u64::from(std::process::id()) | 1
+}
+
+fn stay_parent(
+    arguments: &Arguments,
+    path: PathBuf,
+    environment: &[(OsString, OsString)],
+    endpoint: &Endpoint,
+    run_id: u64,
+) -> Result<ExitCode> {
+    if arguments.verbose {
+        let settings: Vec<_> =
+            environment.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect();
+        talk(format_args!("{}", settings.join(" ")));
+    }
+    let name = &arguments.command[0];
+    let command = supervise::Command {
+        path: c_string(path.into_os_string())?,
+        arguments: arguments.command.iter().cloned().map(c_string).collect::<Result<_>>()?,
+        environment: merged_environment(environment)?,
+    };
+    let code = match supervise::run(&command) {
+        Ok(code) => code,
+        Err(e) => match e.downcast_ref::<std::io::Error>() {
+            Some(e) => return Ok(start_failure(name, e)),
+            None => return Err(e.context(format!("running {}", name.display()))),
+        },
+    };
+    let _ = (endpoint, run_id);
+    Ok(ExitCode::from(code))
+}
+
+fn merged_environment(own: &[(OsString, OsString)]) -> Result<Vec<CString>> {
+    let inherited = std::env::vars_os().filter(|(name, _)| own.iter().all(|(o, _)| o != name));
+    inherited
+        .chain(own.iter().cloned())
+        .map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            c_string(name)
+        })
+        .collect()
+}
+
+fn c_string(text: OsString) -> Result<CString> {
+    CString::new(text.into_vec()).with_context(|| "an argument contains a NUL byte".to_owned())
+}

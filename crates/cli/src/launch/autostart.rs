@@ -1,0 +1,31 @@
+//! A monitor of the user's own, started in the background when none answers.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::monitor::Endpoint;
+
+/// A monitor that was started for a program ends after this many seconds without one.
+const IDLE_EXIT_SECONDS: u64 = 60;
+
+/// Starts a monitor at `endpoint`; returns when it answers, or why it does not (after 2 s at most).
+///
+/// The monitor is started by a short-lived process, so that the program that we become never finds
+/// a child that it does not know. Two that start at once are told apart by the monitor's own lock.
+pub(crate) fn start(endpoint: &Endpoint) -> Result<()> {
+    let starter = Command::new(std::env::current_exe()?)
+        .args(["daemon", "--background", "--idle-exit", &IDLE_EXIT_SECONDS.to_string()])
+        .arg("--socket-dir")
+        .arg(endpoint.folder())
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()
+        .context("starting `ringway daemon --background`")?;
+    if !starter.status.success() {
+        let said = String::from_utf8_lossy(&starter.stderr);
+        bail!("{}", said.trim().trim_start_matches("ringway: "));
+    }
+    Ok(())
+}

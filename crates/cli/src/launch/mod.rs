@@ -1,0 +1,6 @@
+//! Starting programs under the library.
+
+pub(crate) mod autostart;
+pub(crate) mod library;
+pub(crate) mod program;
+pub(crate) mod supervise;

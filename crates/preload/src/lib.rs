@@ -1,1 +1,9 @@
 //! libringway.so
+
+mod copy;
+mod lock;
+mod real;
+mod registry;
+mod signals;
+mod sys;
+mod thread;

@@ -1,0 +1,334 @@
+//! What the library keeps per thread, and the critical sections built on it.
+//!
+//! A thread's [`ThreadSlot`] is found through one initial-exec TLS pointer: a single load, no call of
+//! `__tls_get_addr`, no allocation, usable in signal handlers. Slots live in a registry of
+//! mapped chunks that only grows, to at most [`MAX_THREADS`]; a thread beyond that has no slot and its calls
+//! pass through.
+//!
+//! Inside a [`Critical`] section
+//! * signals with handlers are put off until it ends (`signals`), so locks may be held;
+//! * memory that was reachable when it began stays mapped: who unlinks memory takes a [`Stamp`]
+//!   afterwards and unmaps when the stamp has [passed](Stamp::passed).
+//!
+//! Entering costs a few plain stores. The memory barrier that this needs is on the side of [`retire`]
+//! (`membarrier`); where the kernel has none, entering pays for a fence.
+
+use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+
+use crate::{registry, sys};
+
+/// Most threads of a process that can have a slot at the same time.
+pub(crate) const MAX_THREADS: usize = 65_536;
+
+/// The head of a thread's robust futex list, in the kernel's layout.
+#[repr(C)]
+pub(crate) struct RobustHead {
+    next: AtomicPtr<RobustHead>,
+    pub(crate) futex_offset: isize,
+    /// The lock being taken or given up: the kernel releases it if the thread dies.
+    pub(crate) pending: AtomicPtr<c_void>,
+}
+
+/// One thread's state. Written by its thread only, except where noted.
+#[repr(C, align(128))]
+pub(crate) struct ThreadSlot {
+    /// Epoch in which the thread entered its outermost critical section; 0 outside. Others read it.
+    section: AtomicU64,
+    /// How many critical sections are open.
+    depth: AtomicU32,
+    /// Thread that owns the slot; 0 is free. Reclaimed by others when that thread is dead.
+    pub(crate) tid: AtomicI32,
+    /// Signal that waits for the end of the critical section; 0 for none.
+    pub(crate) deferred_signal: AtomicU32,
+    /// Handlers run so far whose action lacks SA_RESTART. Wraps.
+    pub(crate) interrupted: AtomicU32,
+    robust: AtomicPtr<RobustHead>,
+    /// Index + 1 of the next free slot while this one is free.
+    pub(crate) next_free: AtomicU32,
+    /// The mask to restore with the deferred signal.
+    pub(crate) deferred_mask: AtomicU64,
+    pub(crate) deferred_info: UnsafeCell<MaybeUninit<libc::siginfo_t>>,
+    /// For threads that libc gave no robust list.
+    own_robust: RobustHead,
+}
+
+// SAFETY: every shared field is atomic; `deferred_info` is touched by the owning thread only.
+unsafe impl Sync for ThreadSlot {}
+
+const _: () = assert!(size_of::<ThreadSlot>() == 256);
+
+/// What every thread reads on entering; changed rarely.
+#[repr(align(128))]
+struct Shared {
+    epoch: AtomicU64,
+    /// 1 while entering must fence because `membarrier` is not there (or not registered yet).
+    fenced: AtomicU32,
+    process: AtomicI32,
+}
+
+static SHARED: Shared = Shared { epoch: AtomicU64::new(1), fenced: AtomicU32::new(1), process: AtomicI32::new(0) };
+
+const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+
+// Initial-exec TLS needs no call, but stable Rust cannot ask for it.
+global_asm!(
+    ".pushsection .tbss,\"awT\",@nobits",
+    ".balign 8",
+    ".globl ringway_thread_slot",
+    ".hidden ringway_thread_slot",
+    ".type ringway_thread_slot, @object",
+    ".size ringway_thread_slot, 8",
+    "ringway_thread_slot: .zero 8",
+    ".popsection"
+);
+
+#[inline(always)]
+fn tls_load() -> *const ThreadSlot {
+    let slot: *const ThreadSlot;
+    // SAFETY: reads the thread's own TLS word.
+    unsafe {
+        asm!(
+            "mov {slot}, qword ptr [rip + ringway_thread_slot@GOTTPOFF]",
+            "mov {slot}, qword ptr fs:[{slot}]",
+            slot = out(reg) slot, options(readonly, nostack, preserves_flags)
+        );
+    }
+    slot
+}
+
+/// Replaces `old` by `new` in one instruction, so that a signal handler comes before or after, never
+/// in between. Returns what was there.
+fn tls_exchange(old: *const ThreadSlot, new: *const ThreadSlot) -> *const ThreadSlot {
+    let found: *const ThreadSlot;
+    // SAFETY: changes the thread's own TLS word only.
+    unsafe {
+        asm!(
+            "mov {offset}, qword ptr [rip + ringway_thread_slot@GOTTPOFF]",
+            "cmpxchg qword ptr fs:[{offset}], {new}",
+            offset = out(reg) _, new = in(reg) new, inlateout("rax") old => found, options(nostack)
+        );
+    }
+    found
+}
+
+/// Called once from the constructor, while the process is (nearly always) single threaded.
+pub(crate) fn init() {
+    SHARED.process.store(sys::getpid(), Ordering::Relaxed);
+    registry::init();
+    // Registering waits for a grace period of the kernel in a process that has threads, but not here.
+    if sys::membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED) == 0 {
+        SHARED.fenced.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The calling thread's slot, claimed on first use. None beyond [`MAX_THREADS`] threads or without memory.
+#[inline(always)]
+pub(crate) fn current() -> Option<&'static ThreadSlot> {
+    // SAFETY: the word is null or a registry slot; those are never unmapped.
+    match unsafe { tls_load().as_ref() } {
+        Some(slot) => Some(slot),
+        None => adopt(),
+    }
+}
+
+#[cold]
+fn adopt() -> Option<&'static ThreadSlot> {
+    let slot = registry::claim(sys::gettid())?;
+    let found = tls_exchange(ptr::null(), slot);
+    // SAFETY: as in `current`.
+    if let Some(earlier) = unsafe { found.as_ref() } {
+        // A signal handler on this thread was faster.
+        registry::release(slot);
+        return Some(earlier);
+    }
+    slot.find_robust_list();
+    registry::release_at_thread_exit(slot);
+    Some(slot)
+}
+
+/// Gives the calling thread's slot back; runs while the thread exits.
+pub(crate) fn leave_process(slot: &'static ThreadSlot) {
+    tls_exchange(slot, ptr::null());
+    registry::release(slot);
+}
+
+/// In the child, right after `fork`: this thread is the only one and has a new id.
+pub(crate) fn after_fork_child() {
+    SHARED.process.store(sys::getpid(), Ordering::Relaxed);
+    let own = tls_load();
+    registry::keep_only(own);
+    // SAFETY: as in `current`.
+    if let Some(slot) = unsafe { own.as_ref() } {
+        slot.tid.store(sys::gettid(), Ordering::Relaxed);
+        slot.find_robust_list();
+    }
+}
+
+/// The id of the process that owns this library's state. Differs from `getpid` in a child of `vfork` or
+/// `clone(CLONE_VM)`, which borrows the parent's memory and must not edit what it finds there.
+pub(crate) fn process_id() -> i32 {
+    SHARED.process.load(Ordering::Relaxed)
+}
+
+/// Whether the caller is such a borrower. One system call: not for the data path.
+pub(crate) fn is_borrower() -> bool {
+    process_id() != sys::getpid()
+}
+
+/// Whether the process has never had a second thread, as far as libc knows.
+pub(crate) fn is_single_threaded() -> bool {
+    registry::is_single_threaded()
+}
+
+/// Opens a critical section on the calling thread; None if it has no slot.
+#[inline(always)]
+pub(crate) fn enter() -> Option<Critical> {
+    current().map(ThreadSlot::enter)
+}
+
+impl ThreadSlot {
+    /// Opens a critical section. Sections nest; only the outermost counts.
+    #[inline(always)]
+    pub(crate) fn enter(&'static self) -> Critical {
+        let depth = self.depth.load(Ordering::Relaxed);
+        // Depth first: from here on no handler can run that opens and closes a section of its own.
+        self.depth.store(depth + 1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if depth == 0 {
+            self.section.store(SHARED.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
+            if SHARED.fenced.load(Ordering::Relaxed) != 0 {
+                fence(Ordering::SeqCst);
+            }
+            compiler_fence(Ordering::SeqCst);
+        }
+        Critical { slot: self, _not_send: PhantomData }
+    }
+
+    /// Whether the thread is inside a critical section (asked by its own signal handlers).
+    pub(crate) fn is_critical(&self) -> bool {
+        self.depth.load(Ordering::Relaxed) != 0
+    }
+
+    /// The epoch of the open section, 0 for none.
+    pub(crate) fn section(&self) -> u64 {
+        self.section.load(Ordering::Acquire)
+    }
+
+    /// Where the kernel looks for locks when this thread dies.
+    pub(crate) fn robust_head(&self) -> Option<&RobustHead> {
+        // SAFETY: the thread's registered list head: part of its libc descriptor or of this slot, alive
+        // as long as the thread; only the thread itself asks.
+        unsafe { self.robust.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Asks the kernel for the thread's robust list; registers one of ours if libc did not.
+    fn find_robust_list(&self) {
+        let mut head: *mut c_void = ptr::null_mut();
+        let mut bytes = 0usize;
+        // SAFETY: both are on this frame.
+        unsafe { sys::get_robust_list(&raw mut head, &raw mut bytes) };
+        if head.is_null() {
+            let own = (&raw const self.own_robust).cast_mut();
+            self.own_robust.next.store(own, Ordering::Relaxed);
+            // SAFETY: slots are never unmapped; the list is empty: it points to itself.
+            if unsafe { sys::set_robust_list(own.cast(), size_of::<RobustHead>()) } == 0 {
+                head = own.cast();
+            }
+        }
+        self.robust.store(head.cast(), Ordering::Relaxed);
+    }
+
+    /// As good as new, for `tid` (0: free).
+    pub(crate) fn reset(&self, tid: i32) {
+        self.section.store(0, Ordering::Release);
+        self.depth.store(0, Ordering::Relaxed);
+        self.deferred_signal.store(0, Ordering::Relaxed);
+        self.robust.store(ptr::null_mut(), Ordering::Relaxed);
+        self.tid.store(tid, Ordering::Release);
+    }
+}
+
+/// An open critical section; dropping it closes it. Must not block for long, nor outlive its frame.
+pub(crate) struct Critical {
+    slot: &'static ThreadSlot,
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl Critical {
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> &'static ThreadSlot {
+        self.slot
+    }
+}
+
+impl Drop for Critical {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let slot = self.slot;
+        let depth = slot.depth.load(Ordering::Relaxed).saturating_sub(1);
+        if depth == 0 {
+            slot.section.store(0, Ordering::Release);
+        }
+        compiler_fence(Ordering::SeqCst);
+        slot.depth.store(depth, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if depth == 0 && slot.deferred_signal.load(Ordering::Relaxed) != 0 {
+            crate::signals::redeliver(slot);
+        }
+    }
+}
+
+/// A point in time: once it has passed, no critical section from before [`retire`] is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Stamp(u64);
+
+/// Call after memory was made unreachable.
+pub(crate) fn retire() -> Stamp {
+    fence(Ordering::SeqCst);
+    let stamp = SHARED.epoch.fetch_add(1, Ordering::SeqCst) + 1;
+    if SHARED.fenced.load(Ordering::Relaxed) == 0 && sys::membarrier(MEMBARRIER_PRIVATE_EXPEDITED) != 0 {
+        // A sandbox took `membarrier` away. This once nothing can be proved, so the stamp never passes
+        // and its memory stays mapped; from now on entering fences.
+        SHARED.fenced.store(1, Ordering::SeqCst);
+        return Stamp(u64::MAX);
+    }
+    Stamp(stamp)
+}
+
+impl Stamp {
+    /// Whether all sections that were open at the time of the stamp have been closed.
+    ///
+    /// A section that is not visible here yet began after the barrier in [`retire`], and so cannot reach
+    /// what was unlinked before it.
+    pub(crate) fn passed(self) -> bool {
+        registry::all_slots(|slot| {
+            let section = slot.section();
+            section == 0 || section >= self.0
+        })
+    }
+}
+
+/// [`retire`], then waits until the stamp has passed, at most `limit_us`. False: unmap nothing yet.
+///
+/// Must be called outside critical sections (the caller's own would never end).
+pub(crate) fn synchronize(limit_us: u64) -> bool {
+    let stamp = retire();
+    let deadline_ns = sys::monotonic_ns().saturating_add(limit_us.saturating_mul(1000));
+    let mut round = 0u32;
+    while !stamp.passed() {
+        if sys::monotonic_ns() >= deadline_ns {
+            return false;
+        }
+        round += 1;
+        // Sections are short; one that lasts belongs to a preempted thread.
+        if round < 16 { sys::sched_yield() } else { sys::sleep_us(50) }
+    }
+    true
+}

@@ -5,12 +5,15 @@
 //! - [`end`]: one end; the state machine of switching and going back, free of system calls.
 //! - [`wait`]: sleep words, so that no wake-up is lost and none is sent in vain.
 //! - [`rendezvous`]: the messages by which two ends find each other through the monitor.
+//! - [`observe`]: reading along, for captures.
 //! - [`reason`]: why a connection is on TCP.
 
 #[cfg(not(loom))]
 pub mod end;
 #[cfg(not(loom))]
 pub mod layout;
+#[cfg(not(loom))]
+pub mod observe;
 pub mod reason;
 pub mod rendezvous;
 pub mod wait;

@@ -40,6 +40,12 @@ impl<'a> Consumer<'a> {
         self.peer.tail.load(Acquire) != self.head()
     }
 
+    /// Where the next byte will lie if the ring is in its smallest class: what to prefetch.
+    pub fn next_position_in_first_class(&self) -> usize {
+        let epoch = Epoch(self.own.epoch.load(Relaxed));
+        epoch.position(self.head()) as usize % super::CLASS_BYTES[0]
+    }
+
     /// The producer's tail, read afresh and bounded.
     pub fn refresh(&self) -> Result<u64, Violation> {
         let (head, seen) = (self.head(), self.own.tail_seen.load(Relaxed));

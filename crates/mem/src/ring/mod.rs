@@ -45,6 +45,8 @@ pub struct ProducerLine {
     pub epoch: AtomicU64,
     /// CPU that the sender ran on when it last published, plus one; 0 = unknown. A hint for spinning.
     pub cpu: AtomicU32,
+    /// The epoch before the current one, stored first: an observer that knows it has missed none.
+    pub previous_epoch: AtomicU64,
 }
 
 /// Written by the receiver for each read.

@@ -1,7 +1,7 @@
 //! The sending side of a ring.
 
 use super::{CLASS_BYTES, ConsumerLine, Epoch, PAGE_BYTES, ProducerLine, Spans, Violation};
-use crate::sync::{AtomicU64, Ordering::*};
+use crate::sync::{AtomicU64, Ordering::*, fence};
 
 /// The producer's own copies: in memory that the consumer cannot reach, shared only by the processes
 /// that hold this end. Access needs the end's send lock; atomics because siblings map it too.
@@ -147,8 +147,11 @@ impl<'a> Producer<'a> {
 
     fn begin_epoch(&self, start: u64, class: usize) {
         let epoch = Epoch::new(start, class);
+        self.line.previous_epoch.store(self.epoch().0, Relaxed);
         self.own.epoch.store(epoch.0, Relaxed);
-        // Visible before any byte that it places: the tail is stored later, with Release.
+        // Visible before any byte that it places: to the consumer because the tail is stored later, with
+        // Release; to observers, who look at bytes that are being overwritten, because of the fence.
         self.line.epoch.store(epoch.0, Release);
+        fence(Release);
     }
 }

@@ -18,7 +18,7 @@ struct Model {
 impl Model {
     fn new() -> Box<Model> {
         Box::new(Model {
-            producer_line: ProducerLine { tail: 0.into(), epoch: 0.into(), cpu: 0.into() },
+            producer_line: ProducerLine { tail: 0.into(), epoch: 0.into(), cpu: 0.into(), previous_epoch: 0.into() },
             consumer_line: ConsumerLine { head: 0.into(), cpu: 0.into() },
             producer: ProducerState::default(),
             consumer: ConsumerState::default(),

@@ -27,7 +27,12 @@ fn send(shared: &Shared, own: &ProducerState, byte: u8, resize: bool) {
 fn a_byte_is_seen_only_after_it_was_written() {
     loom::model(|| {
         let shared = Arc::new(Shared {
-            producer_line: ProducerLine { tail: 0u64.into(), epoch: 0u64.into(), cpu: 0u32.into() },
+            producer_line: ProducerLine {
+                tail: 0u64.into(),
+                epoch: 0u64.into(),
+                cpu: 0u32.into(),
+                previous_epoch: 0u64.into(),
+            },
             consumer_line: ConsumerLine { head: 0u64.into(), cpu: 0u32.into() },
             areas: std::array::from_fn(|_| std::array::from_fn(|_| UnsafeCell::new(0))),
         });

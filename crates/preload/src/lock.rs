@@ -74,13 +74,13 @@ impl RobustLock {
         if self.word.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        self.word.store(critical.slot().tid.load(Ordering::Relaxed) as u32, Ordering::Relaxed);
+        self.word.store(critical.tid() as u32, Ordering::Relaxed);
         Some(Held { lock: self, critical, kind: Kind::Unshared, owner_died: false })
     }
 
     /// Tells the kernel which lock to release if this thread dies from now on.
     fn announce(&self, critical: &Critical) -> *mut c_void {
-        let Some(head) = critical.slot().robust_head() else { return ptr::null_mut() };
+        let Some(head) = critical.robust_head() else { return ptr::null_mut() };
         let entry = (&raw const self.word).cast::<c_void>().cast_mut().wrapping_byte_offset(-head.futex_offset);
         let before = head.pending.load(Ordering::Relaxed);
         head.pending.store(entry, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl RobustLock {
 
     /// One try. `extra` is WAITERS for a thread that slept: others may still sleep.
     fn take(&self, critical: &Critical, extra: u32) -> Option<bool> {
-        let tid = critical.slot().tid.load(Ordering::Relaxed) as u32;
+        let tid = critical.tid() as u32;
         let mut word = 0;
         while word & TID_MASK == 0 {
             let new = tid | (word & WAITERS) | extra;
@@ -156,7 +156,7 @@ impl RobustLock {
 /// Puts `list_op_pending` back.
 fn retract(critical: &Critical, pending: *mut c_void) {
     compiler_fence(Ordering::SeqCst);
-    if let Some(RobustHead { pending: field, .. }) = critical.slot().robust_head() {
+    if let Some(RobustHead { pending: field, .. }) = critical.robust_head() {
         field.store(pending, Ordering::Relaxed);
     }
 }

@@ -4,6 +4,9 @@ use core::sync::atomic::Ordering;
 
 use crate::thread::ThreadSlot;
 
+/// All signals but the synchronous ones (and what cannot be blocked anyway).
+pub(crate) const DEFERRABLE: u64 = !0;
+
 /// The signal that came during the critical section which just ended.
 #[cold]
 pub(crate) fn redeliver(slot: &ThreadSlot) {

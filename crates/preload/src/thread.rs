@@ -1,9 +1,8 @@
 //! What the library keeps per thread, and the critical sections built on it.
 //!
 //! A thread's [`ThreadSlot`] is found through one initial-exec TLS pointer: a single load, no call of
-//! `__tls_get_addr`, no allocation, usable in signal handlers. Slots live in a registry of
-//! mapped chunks that only grows, to at most [`MAX_THREADS`]; a thread beyond that has no slot and its calls
-//! pass through.
+//! `__tls_get_addr`, no allocation, usable in signal handlers. Slots live in a registry of mapped chunks
+//! that only grows, to at most [`MAX_THREADS`]; threads beyond that do without, slower (`overflow`).
 //!
 //! Inside a [`Critical`] section
 //! * signals with handlers are put off until it ends (`signals`), so locks may be held;
@@ -74,8 +73,14 @@ struct Shared {
 
 static SHARED: Shared = Shared { epoch: AtomicU64::new(1), fenced: AtomicU32::new(1), process: AtomicI32::new(0) };
 
-const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
-const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+/// Stands in for the slots of threads that have none.
+struct Overflow {
+    /// Critical sections open.
+    sections: AtomicU32,
+    interrupted: AtomicU32,
+}
+
+static OVERFLOW: Overflow = Overflow { sections: AtomicU32::new(0), interrupted: AtomicU32::new(0) };
 
 // Initial-exec TLS needs no call, but stable Rust cannot ask for it.
 global_asm!(
@@ -123,12 +128,13 @@ pub(crate) fn init() {
     SHARED.process.store(sys::getpid(), Ordering::Relaxed);
     registry::init();
     // Registering waits for a grace period of the kernel in a process that has threads, but not here.
-    if sys::membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED) == 0 {
+    if sys::membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 {
         SHARED.fenced.store(0, Ordering::Relaxed);
     }
 }
 
-/// The calling thread's slot, claimed on first use. None beyond [`MAX_THREADS`] threads or without memory.
+/// The calling thread's slot, claimed on first use. None beyond [`MAX_THREADS`] threads or when
+/// memory is short.
 #[inline(always)]
 pub(crate) fn current() -> Option<&'static ThreadSlot> {
     // SAFETY: the word is null or a registry slot; those are never unmapped.
@@ -164,6 +170,7 @@ pub(crate) fn after_fork_child() {
     SHARED.process.store(sys::getpid(), Ordering::Relaxed);
     let own = tls_load();
     registry::keep_only(own);
+    OVERFLOW.sections.store(0, Ordering::Relaxed);
     // SAFETY: as in `current`.
     if let Some(slot) = unsafe { own.as_ref() } {
         slot.tid.store(sys::gettid(), Ordering::Relaxed);
@@ -187,16 +194,29 @@ pub(crate) fn is_single_threaded() -> bool {
     registry::is_single_threaded()
 }
 
-/// Opens a critical section on the calling thread; None if it has no slot.
+/// Handlers that ran so far on the calling thread and whose action lacks SA_RESTART. Wraps.
 #[inline(always)]
-pub(crate) fn enter() -> Option<Critical> {
-    current().map(ThreadSlot::enter)
+pub(crate) fn interrupted_count() -> u32 {
+    current().map_or(&OVERFLOW.interrupted, |slot| &slot.interrupted).load(Ordering::Relaxed)
+}
+
+/// Counts one such handler (called by the signal trampoline).
+pub(crate) fn count_interruption() {
+    current().map_or(&OVERFLOW.interrupted, |slot| &slot.interrupted).fetch_add(1, Ordering::Relaxed);
+}
+
+/// Opens a critical section on the calling thread. Sections nest; only the outermost counts.
+#[inline(always)]
+pub(crate) fn enter() -> Critical {
+    match current() {
+        Some(slot) => slot.enter(),
+        None => overflow::enter(),
+    }
 }
 
 impl ThreadSlot {
-    /// Opens a critical section. Sections nest; only the outermost counts.
     #[inline(always)]
-    pub(crate) fn enter(&'static self) -> Critical {
+    fn enter(&'static self) -> Critical {
         let depth = self.depth.load(Ordering::Relaxed);
         // Depth first: from here on no handler can run that opens and closes a section of its own.
         self.depth.store(depth + 1, Ordering::Relaxed);
@@ -208,24 +228,12 @@ impl ThreadSlot {
             }
             compiler_fence(Ordering::SeqCst);
         }
-        Critical { slot: self, _not_send: PhantomData }
+        Critical { slot: Some(self), mask: 0, _not_send: PhantomData }
     }
 
     /// Whether the thread is inside a critical section (asked by its own signal handlers).
     pub(crate) fn is_critical(&self) -> bool {
         self.depth.load(Ordering::Relaxed) != 0
-    }
-
-    /// The epoch of the open section, 0 for none.
-    pub(crate) fn section(&self) -> u64 {
-        self.section.load(Ordering::Acquire)
-    }
-
-    /// Where the kernel looks for locks when this thread dies.
-    pub(crate) fn robust_head(&self) -> Option<&RobustHead> {
-        // SAFETY: the thread's registered list head: part of its libc descriptor or of this slot, alive
-        // as long as the thread; only the thread itself asks.
-        unsafe { self.robust.load(Ordering::Relaxed).as_ref() }
     }
 
     /// Asks the kernel for the thread's robust list; registers one of ours if libc did not.
@@ -257,21 +265,31 @@ impl ThreadSlot {
 
 /// An open critical section; dropping it closes it. Must not block for long, nor outlive its frame.
 pub(crate) struct Critical {
-    slot: &'static ThreadSlot,
+    slot: Option<&'static ThreadSlot>,
+    /// For a thread without a slot: the signal mask to restore.
+    mask: u64,
     _not_send: PhantomData<*mut ()>,
 }
 
 impl Critical {
+    /// The calling thread's id.
     #[inline(always)]
-    pub(crate) fn slot(&self) -> &'static ThreadSlot {
-        self.slot
+    pub(crate) fn tid(&self) -> i32 {
+        self.slot.map_or_else(sys::gettid, |slot| slot.tid.load(Ordering::Relaxed))
+    }
+
+    /// Where the kernel looks for locks when this thread dies; None: it does not.
+    pub(crate) fn robust_head(&self) -> Option<&RobustHead> {
+        // SAFETY: the thread's registered list head, in its libc descriptor or in the slot: alive as
+        // long as the thread, and a Critical stays on its thread.
+        unsafe { self.slot?.robust.load(Ordering::Relaxed).as_ref() }
     }
 }
 
 impl Drop for Critical {
     #[inline(always)]
     fn drop(&mut self) {
-        let slot = self.slot;
+        let Some(slot) = self.slot else { return overflow::leave(self.mask) };
         let depth = slot.depth.load(Ordering::Relaxed).saturating_sub(1);
         if depth == 0 {
             slot.section.store(0, Ordering::Release);
@@ -285,6 +303,24 @@ impl Drop for Critical {
     }
 }
 
+/// Threads without a slot: real signal masks and one shared counter do the same work.
+mod overflow {
+    use super::*;
+
+    #[cold]
+    pub(super) fn enter() -> Critical {
+        let mask = sys::rt_sigprocmask(libc::SIG_SETMASK, crate::signals::DEFERRABLE);
+        OVERFLOW.sections.fetch_add(1, Ordering::SeqCst);
+        Critical { slot: None, mask, _not_send: PhantomData }
+    }
+
+    #[cold]
+    pub(super) fn leave(mask: u64) {
+        OVERFLOW.sections.fetch_sub(1, Ordering::SeqCst);
+        sys::rt_sigprocmask(libc::SIG_SETMASK, mask);
+    }
+}
+
 /// A point in time: once it has passed, no critical section from before [`retire`] is open.
 #[derive(Clone, Copy)]
 pub(crate) struct Stamp(u64);
@@ -293,7 +329,7 @@ pub(crate) struct Stamp(u64);
 pub(crate) fn retire() -> Stamp {
     fence(Ordering::SeqCst);
     let stamp = SHARED.epoch.fetch_add(1, Ordering::SeqCst) + 1;
-    if SHARED.fenced.load(Ordering::Relaxed) == 0 && sys::membarrier(MEMBARRIER_PRIVATE_EXPEDITED) != 0 {
+    if SHARED.fenced.load(Ordering::Relaxed) == 0 && sys::membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 {
         // A sandbox took `membarrier` away. This once nothing can be proved, so the stamp never passes
         // and its memory stays mapped; from now on entering fences.
         SHARED.fenced.store(1, Ordering::SeqCst);
@@ -303,27 +339,33 @@ pub(crate) fn retire() -> Stamp {
 }
 
 impl Stamp {
-    /// Whether all sections that were open at the time of the stamp have been closed.
+    /// Whether all sections that were open at the time of the stamp have been closed. The caller's own
+    /// does not count: the caller itself has let go.
     ///
     /// A section that is not visible here yet began after the barrier in [`retire`], and so cannot reach
     /// what was unlinked before it.
     pub(crate) fn passed(self) -> bool {
-        registry::all_slots(|slot| {
-            let section = slot.section();
-            section == 0 || section >= self.0
-        })
+        let own = tls_load();
+        OVERFLOW.sections.load(Ordering::SeqCst) == 0
+            && registry::all_slots(|slot| {
+                let section = slot.section.load(Ordering::Acquire);
+                section == 0 || section >= self.0 || ptr::eq(slot, own)
+            })
     }
 }
 
-/// [`retire`], then waits until the stamp has passed, at most `limit_us`. False: unmap nothing yet.
-///
-/// Must be called outside critical sections (the caller's own would never end).
-pub(crate) fn synchronize(limit_us: u64) -> bool {
+/// Longest wait of [`synchronize`].
+const SYNCHRONIZE_LIMIT_NS: u64 = 1_000_000_000;
+
+/// [`retire`], then waits until the stamp has passed. False: a section did not end in time (its thread is
+/// stopped, or waits for the caller); nothing may be unmapped.
+#[must_use]
+pub(crate) fn synchronize() -> bool {
     let stamp = retire();
-    let deadline_ns = sys::monotonic_ns().saturating_add(limit_us.saturating_mul(1000));
+    let start_ns = sys::monotonic_ns();
     let mut round = 0u32;
     while !stamp.passed() {
-        if sys::monotonic_ns() >= deadline_ns {
+        if sys::monotonic_ns() - start_ns > SYNCHRONIZE_LIMIT_NS {
             return false;
         }
         round += 1;

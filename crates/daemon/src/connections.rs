@@ -1,0 +1,263 @@
+//! The upgraded connections: their descriptors, their members, and the memory they hold.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem::offset_of;
+use std::os::fd::OwnedFd;
+
+use ringway_channel::Reason;
+use ringway_channel::layout::{CLASS_BYTES, END_REGION_BYTES, HEADER_BYTES, RING_MAGIC, RING_REGION_BYTES, RingHeader};
+use ringway_channel::rendezvous::{PROTOCOL_VERSION, Role};
+use ringway_mem::region::{RegionError, create_sealed};
+
+use crate::endpoint::{Endpoint, SocketId};
+
+/// What a connection is charged with at least: the header, the smallest rings, both end regions.
+pub(crate) const CONNECTION_BYTES_MIN: u64 = (HEADER_BYTES + 2 * CLASS_BYTES[0] + 2 * END_REGION_BYTES) as u64;
+
+/// Whether an end still lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// A process that holds it is connected to the monitor.
+    Held,
+    /// Nobody connected is known to hold it; the sweep finds out.
+    Suspect,
+    /// The kernel says that the socket is no more.
+    Gone,
+}
+
+/// One end of an upgraded connection.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) uid: u32,
+    pub(crate) region: OwnedFd,
+    /// Clients that were given this end.
+    pub(crate) members: Vec<u64>,
+    pub(crate) life: Life,
+    /// Why it went back to TCP; `None` while it has not.
+    pub(crate) demoted: Reason,
+}
+
+/// One upgraded connection; `ends[0]` has role A.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) number: u64,
+    pub(crate) ring: OwnedFd,
+    pub(crate) ends: [End; 2],
+    pub(crate) charged_bytes: u64,
+}
+
+impl Connection {
+    fn uids(&self) -> impl Iterator<Item = u32> + use<> {
+        let [a, b] = [self.ends[0].uid, self.ends[1].uid];
+        std::iter::once(a).chain((a != b).then_some(b))
+    }
+
+    pub(crate) fn end(&self, role: Role) -> &End {
+        &self.ends[role as usize]
+    }
+}
+
+/// An end by connection number and role.
+pub(crate) type EndRef = (u64, Role);
+
+/// See the module. The caller bounds the number of connections.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionTable {
+    by_number: BTreeMap<u64, Connection>,
+    by_id: HashMap<SocketId, EndRef>,
+    uid_bytes: HashMap<u32, u64>,
+    suspects: VecDeque<EndRef>,
+    /// Where the next sampling of memory goes on.
+    sampled_to: u64,
+    last_number: u64,
+}
+
+impl ConnectionTable {
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&Connection> {
+        self.by_number.get(&number)
+    }
+
+    pub(crate) fn find(&self, id: SocketId) -> Option<EndRef> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// Connections whose number is at least `from`, ascending.
+    pub(crate) fn from(&self, from: u64) -> impl Iterator<Item = &Connection> {
+        self.by_number.range(from..).map(|(_, connection)| connection)
+    }
+
+    pub(crate) fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    /// Never gives out a number up to `number` again.
+    pub(crate) fn skip_to(&mut self, number: u64) {
+        self.last_number = self.last_number.max(number);
+    }
+
+    /// Bytes that count against the cap of `uid`.
+    pub(crate) fn charged_bytes(&self, uid: u32) -> u64 {
+        self.uid_bytes.get(&uid).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn charged_by_uid(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.uid_bytes.iter().map(|(uid, bytes)| (*uid, *bytes))
+    }
+
+    /// Makes the regions of a new connection and enters it; `ends` are A and B with their owners.
+    pub(crate) fn create(&mut self, ends: [(Endpoint, u32); 2]) -> Result<u64, RegionError> {
+        let number = self.last_number + 1;
+        let ring = create_ring(number)?;
+        let regions =
+            [create_sealed("ringway-end", END_REGION_BYTES)?, create_sealed("ringway-end", END_REGION_BYTES)?];
+        let [a, b] = regions;
+        let end = |(endpoint, uid), region| End {
+            endpoint,
+            uid,
+            region,
+            members: Vec::new(),
+            life: Life::Held,
+            demoted: Reason::None,
+        };
+        let ends = [end(ends[0], a), end(ends[1], b)];
+        self.insert(Connection { number, ring, ends, charged_bytes: CONNECTION_BYTES_MIN });
+        Ok(number)
+    }
+
+    /// Enters a connection as it is.
+    pub(crate) fn insert(&mut self, connection: Connection) {
+        let number = connection.number;
+        self.skip_to(number);
+        for uid in connection.uids() {
+            *self.uid_bytes.entry(uid).or_default() += connection.charged_bytes;
+        }
+        for (end, role) in connection.ends.iter().zip([Role::A, Role::B]) {
+            self.by_id.insert(end.endpoint.id, (number, role));
+            if end.life == Life::Suspect {
+                self.suspects.push_back((number, role));
+            }
+        }
+        self.by_number.insert(number, connection);
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Connection> {
+        let connection = self.by_number.remove(&number)?;
+        for end in &connection.ends {
+            // The kernel may have given both ends' addresses to a newer connection, never the cookies.
+            self.by_id.remove(&end.endpoint.id);
+        }
+        for uid in connection.uids() {
+            self.credit(uid, connection.charged_bytes);
+        }
+        Some(connection)
+    }
+
+    fn credit(&mut self, uid: u32, bytes: u64) {
+        if let Some(sum) = self.uid_bytes.get_mut(&uid) {
+            *sum = sum.saturating_sub(bytes);
+            if *sum == 0 {
+                self.uid_bytes.remove(&uid);
+            }
+        }
+    }
+
+    fn end_mut(&mut self, (number, role): EndRef) -> Option<&mut End> {
+        self.by_number.get_mut(&number).map(|connection| &mut connection.ends[role as usize])
+    }
+
+    /// `client` holds this end from now on.
+    pub(crate) fn join(&mut self, end: EndRef, client: u64) {
+        if let Some(end) = self.end_mut(end) {
+            end.life = Life::Held;
+            if !end.members.contains(&client) {
+                end.members.push(client);
+            }
+        }
+    }
+
+    /// `client` holds this end no more.
+    pub(crate) fn leave(&mut self, at: EndRef, client: u64) {
+        let Some(end) = self.end_mut(at) else { return };
+        end.members.retain(|member| *member != client);
+        if end.members.is_empty() && end.life == Life::Held {
+            end.life = Life::Suspect;
+            self.suspects.push_back(at);
+        }
+    }
+
+    pub(crate) fn demote(&mut self, at: EndRef, reason: Reason) {
+        if let Some(end) = self.end_mut(at) {
+            end.demoted = reason;
+        }
+    }
+
+    pub(crate) fn suspects(&self) -> usize {
+        self.suspects.len()
+    }
+
+    /// The suspect that has waited longest; the caller answers with `keep_suspect` or `bury`.
+    pub(crate) fn next_suspect(&mut self) -> Option<(EndRef, Endpoint)> {
+        while let Some(at) = self.suspects.pop_front() {
+            if let Some(end) = self.end_mut(at).filter(|end| end.life == Life::Suspect) {
+                return Some((at, end.endpoint));
+            }
+        }
+        None
+    }
+
+    /// Its socket lives: ask again later.
+    pub(crate) fn keep_suspect(&mut self, at: EndRef) {
+        self.suspects.push_back(at);
+    }
+
+    /// Its socket is gone. Once both ends are, the connection leaves the table.
+    pub(crate) fn bury(&mut self, at: EndRef) -> Option<Connection> {
+        self.end_mut(at)?.life = Life::Gone;
+        let over = self.get(at.0)?.ends.iter().all(|end| end.life == Life::Gone);
+        over.then(|| self.remove(at.0)).flatten()
+    }
+
+    /// Measures the resident memory of the next `count` connections, in turn.
+    pub(crate) fn sample_memory(&mut self, count: usize) {
+        let mut numbers: Vec<u64> = self.by_number.range(self.sampled_to + 1..).map(|(n, _)| *n).take(count).collect();
+        if numbers.is_empty() {
+            numbers = self.by_number.keys().copied().take(count).collect();
+        }
+        for number in numbers {
+            self.sampled_to = number;
+            let Some(connection) = self.by_number.get_mut(&number) else { continue };
+            let measured = resident_bytes(connection).max(CONNECTION_BYTES_MIN);
+            let before = std::mem::replace(&mut connection.charged_bytes, measured);
+            for uid in connection.uids() {
+                let sum = self.uid_bytes.entry(uid).or_default();
+                *sum = (*sum + measured).saturating_sub(before);
+            }
+        }
+    }
+}
+
+fn resident_bytes(connection: &Connection) -> u64 {
+    // st_blocks counts 512-byte units whatever the block size.
+    let blocks = |fd: &OwnedFd| rustix::fs::fstat(fd).map_or(0, |stat| stat.st_blocks as u64);
+    512 * (blocks(&connection.ring) + blocks(&connection.ends[0].region) + blocks(&connection.ends[1].region))
+}
+
+/// A ring region with its header filled in. Nobody else knows the file yet, so plain writes will do.
+fn create_ring(number: u64) -> Result<OwnedFd, RegionError> {
+    let ring = create_sealed("ringway-ring", RING_REGION_BYTES)?;
+    let mut header = [0u8; offset_of!(RingHeader, connection) + 8];
+    let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
+    put(offset_of!(RingHeader, magic), &RING_MAGIC.to_ne_bytes());
+    put(offset_of!(RingHeader, version), &u32::from(PROTOCOL_VERSION).to_ne_bytes());
+    put(offset_of!(RingHeader, region_bytes), &(RING_REGION_BYTES as u32).to_ne_bytes());
+    put(offset_of!(RingHeader, connection), &number.to_ne_bytes());
+    match rustix::io::pwrite(&ring, &header, 0)? {
+        n if n == header.len() => Ok(ring),
+        _ => Err(RegionError::Os(rustix::io::Errno::NOSPC)),
+    }
+}

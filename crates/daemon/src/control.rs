@@ -1,0 +1,149 @@
+//! The control socket, as tools see it: one JSON request in a line, one JSON document in a line back.
+//!
+//! ```no_run
+//! # use ringway_daemon::{control::Control, paths};
+//! let status = Control::connect(&paths::find_socket_dir())?.status()?;
+//! println!("{} connections", status.connections);
+//! # Ok::<(), ringway_daemon::control::ControlError>(())
+//! ```
+
+mod types;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::IoSliceMut;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use serde::de::DeserializeOwned;
+
+use crate::paths;
+pub use types::*;
+
+/// How long a tool waits for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest answer that is accepted, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// Why a tool got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody listens.
+    #[error("no monitor answers at {}; start one with `ringway daemon`", .socket.display())]
+    NotRunning { socket: PathBuf },
+    /// The monitor refused the request.
+    #[error("the monitor says: {0}")]
+    Refused(String),
+    /// The connection broke, or the monitor took too long.
+    #[error("talking to the monitor: {0}")]
+    Io(#[from] std::io::Error),
+    /// The answer is not what this release expects.
+    #[error("the monitor's answer is not understood ({0}); are both of the same release?")]
+    Unexpected(String),
+}
+
+/// A tool's connection to the monitor.
+#[derive(Debug)]
+pub struct Control {
+    stream: BufReader<UnixStream>,
+}
+
+impl Control {
+    /// Connects to the monitor that serves `socket_dir`.
+    ///
+    /// # Errors
+    /// [`ControlError::NotRunning`].
+    pub fn connect(socket_dir: &Path) -> Result<Control, ControlError> {
+        let socket = paths::control_socket(socket_dir);
+        let stream = UnixStream::connect(&socket).map_err(|_| ControlError::NotRunning { socket })?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        Ok(Control { stream: BufReader::new(stream) })
+    }
+
+    /// Sends one request and reads its answer, whatever document that is.
+    pub fn request<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
+        self.send(request)?;
+        let mut line = Vec::new();
+        (&mut self.stream).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line)?;
+        parse(&line)
+    }
+
+    fn send(&mut self, request: &Request) -> Result<(), ControlError> {
+        let mut line = serde_json::to_vec(request).map_err(|e| ControlError::Unexpected(e.to_string()))?;
+        line.push(b'\n');
+        Ok(self.stream.get_mut().write_all(&line)?)
+    }
+
+    /// What the monitor is and how much it holds.
+    pub fn status(&mut self) -> Result<Status, ControlError> {
+        self.request(&Request::Status)
+    }
+
+    /// All connections that the caller may see, page by page.
+    pub fn connections(&mut self) -> Result<Vec<Connection>, ControlError> {
+        let (mut all, mut from) = (Vec::new(), Some(0));
+        while let Some(start) = from {
+            let page: Connections = self.request(&Request::Connections { from: start })?;
+            all.extend(page.connections);
+            // Numbers only grow; anything else would loop for ever.
+            from = page.next.filter(|next| *next > start);
+        }
+        Ok(all)
+    }
+
+    /// All connected processes that the caller may see.
+    pub fn processes(&mut self) -> Result<Processes, ControlError> {
+        self.request(&Request::Processes)
+    }
+
+    /// All sockets that wait for their other end, of those that the caller may see.
+    pub fn offers(&mut self) -> Result<Offers, ControlError> {
+        self.request(&Request::Offers)
+    }
+
+    /// Has the policy file read again.
+    pub fn reload(&mut self) -> Result<Done, ControlError> {
+        self.request(&Request::Reload)
+    }
+
+    /// Everything that Prometheus would get, in its text format.
+    pub fn metrics(&mut self) -> Result<Metrics, ControlError> {
+        self.request(&Request::Metrics)
+    }
+
+    /// The ring region of a connection, opened for reading, to watch its bytes.
+    pub fn tap(&mut self, connection: u64) -> Result<(Tap, OwnedFd), ControlError> {
+        self.send(&Request::Tap { connection })?;
+        let (mut line, mut ring) = (Vec::new(), None);
+        while !line.ends_with(b"\n") {
+            let mut bytes = [0u8; 4096];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let slices = &mut [IoSliceMut::new(&mut bytes)];
+            let got = recvmsg(self.stream.get_ref(), slices, &mut control, RecvFlags::CMSG_CLOEXEC)
+                .map_err(std::io::Error::from)?;
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(fds) = message {
+                    ring = ring.or(fds.last());
+                }
+            }
+            if got.bytes == 0 {
+                break;
+            }
+            line.extend_from_slice(&bytes[..got.bytes]);
+        }
+        let answer = parse(&line)?;
+        ring.map(|ring| (answer, ring)).ok_or_else(|| ControlError::Unexpected("no descriptor came".into()))
+    }
+}
+
+fn parse<T: DeserializeOwned>(line: &[u8]) -> Result<T, ControlError> {
+    if let Ok(failure) = serde_json::from_slice::<Failure>(line) {
+        return Err(ControlError::Refused(failure.error));
+    }
+    serde_json::from_slice(line).map_err(|e| ControlError::Unexpected(e.to_string()))
+}

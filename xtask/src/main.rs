@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod counts;
+mod demo;
 mod packages;
 mod process;
 mod results;
@@ -30,6 +31,8 @@ enum Task {
     Test(test::Options),
     /// What continuous integration runs: the tests, without the long matrices.
     Ci,
+    /// Real programs before and after: a table, an HTML page, a JSON document.
+    Demo(demo::Options),
     /// Check the repository's own rules (layers, lengths, words, unsafe code, links).
     Tidy,
 }
@@ -53,6 +56,7 @@ fn run(task: Task) -> Result<bool> {
     match task {
         Task::Test(options) => test::run(&workspace, &options),
         Task::Ci => test::run(&workspace, &test::Options::default()),
+        Task::Demo(options) => demo::run(&workspace, &options),
         Task::Tidy => tidy::run(&workspace),
     }
 }

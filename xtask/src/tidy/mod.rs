@@ -61,14 +61,3 @@ pub(crate) fn check_all(workspace: &Workspace) -> Result<(Counts, Vec<String>)> 
     }
     Ok((counts, lines))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_repository_is_tidy() {
-        let (counts, problems) = check_all(&Workspace::find().unwrap()).unwrap();
-        assert_eq!(counts.failed, 0, "{}", problems.join("\n"));
-    }
-}

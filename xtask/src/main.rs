@@ -4,8 +4,11 @@
 //! installs what the tests exercise, `suites` is the list of what `cargo xtask test` runs.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod counts;
 mod demo;
+mod dist;
+mod fuzz;
 mod packages;
 mod process;
 mod results;
@@ -33,6 +36,12 @@ enum Task {
     Ci,
     /// Real programs before and after: a table, an HTML page, a JSON document.
     Demo(demo::Options),
+    /// Run `ringway bench sockets` in a release build.
+    Bench(bench::Options),
+    /// Build the release: a tar archive and a Debian package in target/dist.
+    Dist,
+    /// Fuzz one target or all of them (nightly toolchain).
+    Fuzz(fuzz::Options),
     /// Check the repository's own rules (layers, lengths, words, unsafe code, links).
     Tidy,
 }
@@ -57,6 +66,9 @@ fn run(task: Task) -> Result<bool> {
         Task::Test(options) => test::run(&workspace, &options),
         Task::Ci => test::run(&workspace, &test::Options::default()),
         Task::Demo(options) => demo::run(&workspace, &options),
+        Task::Bench(options) => bench::run(&workspace, &options),
+        Task::Dist => dist::run(&workspace),
+        Task::Fuzz(options) => fuzz::run(&workspace, &options),
         Task::Tidy => tidy::run(&workspace),
     }
 }

@@ -23,6 +23,7 @@ pub(crate) struct Options {
 
 /// `false` if a target failed; what it failed on lies in `fuzz/artifacts`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
+    ensure!(workspace.root.join("fuzz/Cargo.toml").is_file(), "there are no fuzz targets in fuzz/");
     let tools = install_cargo_fuzz(workspace)?;
     let targets = match &options.target {
         Some(name) => vec![name.clone()],

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -80,8 +82,9 @@ impl Bed {
         let mut command = match side {
             Side::Tcp => Command::new(program),
             Side::Ringway => {
-                let mut command = self.ask(&["run", "--profile", &self.profile, "--"]);
-                command.arg(program);
+                let mut command = Command::new(&self.ringway);
+                command.args(["run", "--profile", &self.profile, "--"]).arg(program);
+                command.env("RINGWAY_SOCKET", self.path("monitor.sock"));
                 command
             }
         };
@@ -89,11 +92,13 @@ impl Bed {
         command
     }
 
-    /// The `ringway` command, pointed at the private monitor.
-    fn ask(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.ringway);
-        command.args(arguments).env("RINGWAY_SOCKET", self.path("monitor.sock"));
-        command
+    /// Asks the monitor: one line there, one JSON document back.
+    fn question(&self, line: &str) -> Result<Value> {
+        let mut stream = UnixStream::connect(self.path("control.sock")).context("the monitor does not answer")?;
+        stream.set_read_timeout(Some(START_LIMIT))?;
+        writeln!(stream, "{line}")?;
+        stream.shutdown(Shutdown::Write)?;
+        serde_json::from_reader(stream).context("the monitor's answer is no JSON")
     }
 
     /// Starts the load's server on a free port.
@@ -115,12 +120,7 @@ impl Bed {
         if server.side == Side::Tcp {
             return Ok(Connections::default());
         }
-        let output = self.ask(&["status", "-j"]).output()?;
-        if !output.status.success() {
-            bail!("ringway status: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        let status: Value = serde_json::from_slice(&output.stdout).context("ringway status -j prints no JSON")?;
-        let of_processes = count_processes(&status)?;
+        let of_processes = count_processes(&self.question("{\"cmd\":\"processes\"}")?)?;
         let ours = of_processes.into_iter().filter(|(pid, _)| group_of(*pid) == Some(server.group.0.id()));
         let mut sum = Connections::default();
         for (_, counted) in ours {
@@ -131,11 +131,11 @@ impl Bed {
     }
 }
 
-/// Process id to connections, from `ringway status -j`.
-fn count_processes(status: &Value) -> Result<BTreeMap<u32, Connections>> {
-    let processes = status["processes"].as_array().context("ringway status -j lists no processes")?;
+/// Process id to connections, from the monitor's list of processes.
+fn count_processes(answer: &Value) -> Result<BTreeMap<u32, Connections>> {
+    let processes = answer["processes"].as_array().with_context(|| format!("the monitor answered {answer}"))?;
     let read = |process: &Value| {
-        let number = |value: &Value| value.as_u64().context("ringway status -j lacks a number");
+        let number = |value: &Value| value.as_u64().with_context(|| format!("a number is missing in {process}"));
         let counters = &process["counters"];
         let seen = number(&counters["connections_seen"])?;
         let upgraded = number(&counters["connections_upgraded"])?;

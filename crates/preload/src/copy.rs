@@ -185,3 +185,6 @@ pub(crate) fn resume_address(at: usize) -> Option<usize> {
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

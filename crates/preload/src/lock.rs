@@ -184,3 +184,6 @@ impl Drop for Held<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     FILE, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, off_t, pid_t, pollfd,
-    posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t, sigaction as SignalAction, sighandler_t,
-    sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t, sigset_t, size_t, sockaddr, socklen_t,
+    ssize_t, timespec, timeval,
 };
 
 use crate::sys::{self, SIGSET_BYTES, raw};
@@ -202,13 +202,6 @@ originals! {
     _exit(status: c_int) -> c_int = raw (libc::SYS_exit_group, status);
     syscall(number: c_long, a0: usize, a1: usize, a2: usize, a3: usize, a4: usize, a5: usize) -> c_long = raw (number, a0, a1, a2, a3, a4, a5);
 
-    sigaction(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int = libc (-1);
-    signal(signal: c_int, handler: sighandler_t) -> sighandler_t = libc (libc::SIG_ERR);
-    bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t = libc (libc::SIG_ERR);
-    sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t = libc (libc::SIG_ERR);
-    sigset(signal: c_int, disposition: sighandler_t) -> sighandler_t = libc (libc::SIG_ERR);
-    sigignore(signal: c_int) -> c_int = libc (-1);
-    siginterrupt(signal: c_int, interrupt: c_int) -> c_int = libc (-1);
     sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int = raw (libc::SYS_rt_sigprocmask, how, set, old, SIGSET_BYTES);
     // Answers with the error itself.
     pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int = libc (libc::ENOSYS);

@@ -3,7 +3,7 @@
 //! Everything returns the kernel's answer: a negative value is a negated errno. None of it touches
 //! `errno`, which belongs to the program; [`finish`] is the one place that turns an answer into libc's form.
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use core::ptr;
 
 use libc::{c_int, c_long, c_uint, c_void, sigset_t, timespec};
@@ -41,6 +41,34 @@ pub(crate) unsafe fn syscall6(
     answer
 }
 
+unsafe extern "C-unwind" {
+    /// A system call during which signal handlers may run that never come back (cancellation, `pthread_exit`,
+    /// siglongjmp). Unlike inline assembly it is a call that may unwind, for the compiler and in the unwind tables, so
+    /// destructors of the frames above it run as they should.
+    fn ringway_syscall(number: c_long, a0: usize, a1: usize, a2: usize, a3: usize, a4: usize, a5: usize) -> isize;
+}
+
+global_asm!(
+    ".pushsection .text.ringway_syscall,\"ax\",@progbits",
+    ".globl ringway_syscall",
+    ".hidden ringway_syscall",
+    ".type ringway_syscall, @function",
+    "ringway_syscall:",
+    ".cfi_startproc",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "mov rsi, rdx",
+    "mov rdx, rcx",
+    "mov r10, r8",
+    "mov r8, r9",
+    "mov r9, [rsp + 8]",
+    "syscall",
+    "ret",
+    ".cfi_endproc",
+    ".size ringway_syscall, . - ringway_syscall",
+    ".popsection"
+);
+
 /// What a system call takes: integers are sign-extended or zero-extended as C does.
 pub(crate) trait Arg: Copy {
     fn arg(self) -> usize;
@@ -74,12 +102,28 @@ impl<T> Arg for *mut T {
 /// As for [`syscall6`].
 #[inline(always)]
 pub(crate) unsafe fn invoke<const N: usize>(number: c_long, args: [usize; N]) -> isize {
+    let [a0, a1, a2, a3, a4, a5] = pad(args);
+    // SAFETY: the caller's promise.
+    unsafe { syscall6(number, a0, a1, a2, a3, a4, a5) }
+}
+
+/// The same for calls that sleep: handlers that run meanwhile may leave by unwinding.
+///
+/// # Safety
+/// As for [`syscall6`].
+#[inline(always)]
+pub(crate) unsafe fn invoke_unwinding<const N: usize>(number: c_long, args: [usize; N]) -> isize {
+    let [a0, a1, a2, a3, a4, a5] = pad(args);
+    // SAFETY: the caller's promise.
+    unsafe { ringway_syscall(number, a0, a1, a2, a3, a4, a5) }
+}
+
+#[inline(always)]
+fn pad<const N: usize>(args: [usize; N]) -> [usize; 6] {
     const { assert!(N <= 6) };
     let mut six = [0; 6];
     six.iter_mut().zip(args).for_each(|(slot, arg)| *slot = arg);
-    let [a0, a1, a2, a3, a4, a5] = six;
-    // SAFETY: the caller's promise.
-    unsafe { syscall6(number, a0, a1, a2, a3, a4, a5) }
+    six
 }
 
 /// `raw!(libc::SYS_close, fd)`: [`invoke`] with arguments of any [`Arg`] type.
@@ -87,6 +131,13 @@ macro_rules! raw {
     ($number:expr $(, $arg:expr)*) => { $crate::sys::invoke($number, [$($crate::sys::Arg::arg($arg)),*]) };
 }
 pub(crate) use raw;
+
+/// [`raw!`] for calls that sleep, by [`invoke_unwinding`].
+macro_rules! raw_sleeping {
+    ($number:expr $(, $arg:expr)*) => {
+        $crate::sys::invoke_unwinding($number, [$($crate::sys::Arg::arg($arg)),*])
+    };
+}
 
 /// The calling thread's `errno`.
 pub(crate) fn errno() -> c_int {
@@ -150,7 +201,7 @@ pub(crate) fn sched_yield() {
 pub(crate) fn sleep_us(us: u64) {
     let time = timespec_from_us(us);
     // SAFETY: `time` outlives the call; no remainder is asked for.
-    unsafe { raw!(libc::SYS_nanosleep, &raw const time, ptr::null_mut::<timespec>()) };
+    unsafe { raw_sleeping!(libc::SYS_nanosleep, &raw const time, ptr::null_mut::<timespec>()) };
 }
 
 pub(crate) fn membarrier(command: c_int) -> isize {
@@ -193,7 +244,7 @@ pub(crate) unsafe fn futex_wait(word: *const u32, expected: u32, timeout: Option
     let op = libc::FUTEX_WAIT | if private { FUTEX_PRIVATE } else { 0 };
     let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the kernel validates `word`; `timeout` is null or a live reference.
-    unsafe { raw!(libc::SYS_futex, word, op, expected, timeout) }
+    unsafe { raw_sleeping!(libc::SYS_futex, word, op, expected, timeout) }
 }
 
 /// Wakes up to `count` sleepers.
@@ -215,6 +266,15 @@ pub(crate) fn rt_sigprocmask(how: c_int, set: u64) -> u64 {
     let mut old = 0u64;
     // SAFETY: both masks live on this frame and have the stated size.
     unsafe { raw!(libc::SYS_rt_sigprocmask, how, &raw const set, &raw mut old, SIGSET_BYTES) };
+    old
+}
+
+/// Changes the thread's mask; pending signals that it lets through are handled inside this call. Returns the
+/// old mask.
+pub(crate) fn change_mask_unwinding(how: c_int, set: u64) -> u64 {
+    let mut old = 0u64;
+    // SAFETY: both masks live on this frame and have the stated size.
+    unsafe { raw_sleeping!(libc::SYS_rt_sigprocmask, how, &raw const set, &raw mut old, SIGSET_BYTES) };
     old
 }
 
@@ -373,7 +433,7 @@ pub(crate) unsafe fn ppoll(
     mask: *const sigset_t,
 ) -> isize {
     // SAFETY: the caller's promise.
-    unsafe { raw!(libc::SYS_ppoll, fds, count, timeout, mask, SIGSET_BYTES) }
+    unsafe { raw_sleeping!(libc::SYS_ppoll, fds, count, timeout, mask, SIGSET_BYTES) }
 }
 
 /// # Safety
@@ -393,5 +453,5 @@ pub(crate) unsafe fn epoll_pwait(
     mask: *const sigset_t,
 ) -> isize {
     // SAFETY: the caller's promise.
-    unsafe { raw!(libc::SYS_epoll_pwait, epoll, events, count, timeout_ms, mask, SIGSET_BYTES) }
+    unsafe { raw_sleeping!(libc::SYS_epoll_pwait, epoll, events, count, timeout_ms, mask, SIGSET_BYTES) }
 }

@@ -171,6 +171,7 @@ pub(crate) fn after_fork_child() {
     let own = tls_load();
     registry::keep_only(own);
     OVERFLOW.sections.store(0, Ordering::Relaxed);
+    crate::signals::after_fork_child();
     // SAFETY: as in `current`.
     if let Some(slot) = unsafe { own.as_ref() } {
         slot.tid.store(sys::gettid(), Ordering::Relaxed);
@@ -192,6 +193,13 @@ pub(crate) fn is_borrower() -> bool {
 /// Whether the process has never had a second thread, as far as libc knows.
 pub(crate) fn is_single_threaded() -> bool {
     registry::is_single_threaded()
+}
+
+/// The calling thread's slot if it is inside a critical section (asked by its signal handlers).
+pub(crate) fn critical_slot() -> Option<&'static ThreadSlot> {
+    // SAFETY: as in `current`.
+    let slot = unsafe { tls_load().as_ref() }?;
+    (slot.depth.load(Ordering::Relaxed) != 0).then_some(slot)
 }
 
 /// Handlers that ran so far on the calling thread and whose action lacks SA_RESTART. Wraps.
@@ -229,11 +237,6 @@ impl ThreadSlot {
             compiler_fence(Ordering::SeqCst);
         }
         Critical { slot: Some(self), mask: 0, _not_send: PhantomData }
-    }
-
-    /// Whether the thread is inside a critical section (asked by its own signal handlers).
-    pub(crate) fn is_critical(&self) -> bool {
-        self.depth.load(Ordering::Relaxed) != 0
     }
 
     /// Asks the kernel for the thread's robust list; registers one of ours if libc did not.
@@ -309,7 +312,7 @@ mod overflow {
 
     #[cold]
     pub(super) fn enter() -> Critical {
-        let mask = sys::rt_sigprocmask(libc::SIG_SETMASK, crate::signals::DEFERRABLE);
+        let mask = sys::rt_sigprocmask(libc::SIG_BLOCK, crate::signals::DEFERRABLE);
         OVERFLOW.sections.fetch_add(1, Ordering::SeqCst);
         Critical { slot: None, mask, _not_send: PhantomData }
     }

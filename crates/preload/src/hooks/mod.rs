@@ -1,0 +1,3 @@
+//! The exported names.
+
+pub(crate) mod signal;

@@ -20,7 +20,7 @@ pub(crate) struct Options {
 
 /// Builds, then becomes the bench; comes back only with an error.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
-    process::run_visibly(&mut workspace.cargo(&["build", "--release", "--workspace", "--quiet"]), BUILD_LIMIT)?;
+    process::run_visibly(&mut workspace.build_release(), BUILD_LIMIT)?;
     let mut command = Command::new(workspace.ringway());
     let error = command.args(["bench", "sockets"]).args(&options.arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", workspace.relative(&workspace.ringway())))

@@ -118,12 +118,11 @@ impl Runner<'_> {
 
     fn child(&self, suite: &Suite, program: &str, arguments: &[String]) -> Result<(Counts, Vec<String>)> {
         let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .current_dir(&self.workspace.root)
-            .env("RINGWAY_BIN", self.workspace.ringway())
-            .env("RINGWAY_LIB", self.workspace.library())
-            .envs(suite.environment.iter().map(|(k, v)| (*k, v)));
+        command.args(arguments).current_dir(&self.workspace.root);
+        command.envs(suite.environment.iter().map(|(k, v)| (*k, v)));
+        if matches!(suite.run, Run::Program(_)) {
+            command.env("RINGWAY_BIN", self.workspace.ringway()).env("RINGWAY_LIBRARY", self.workspace.library());
+        }
         let log = self.logs.join(format!("{}.log", suite.name));
         let outcome = process::run(&mut command, Duration::from_secs(suite.limit_s), &log)?;
         let left = process::end_orphans();

@@ -29,6 +29,11 @@ impl Workspace {
         command
     }
 
+    /// The release build of everything that users get.
+    pub(crate) fn build_release(&self) -> Command {
+        self.cargo(&["build", "--release", "--workspace", "--exclude", "xtask", "--quiet"])
+    }
+
     /// The release build of the `ringway` command.
     pub(crate) fn ringway(&self) -> PathBuf {
         self.target.join("release/ringway")

@@ -40,7 +40,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let selected: Vec<&Load> = LOADS.iter().filter(|l| l.name.contains(&options.filter)).collect();
     anyhow::ensure!(!selected.is_empty(), "no load's name contains `{}`", options.filter);
     eprintln!("building the release");
-    process::run_visibly(&mut workspace.cargo(&["build", "--release", "--workspace", "--quiet"]), BUILD_LIMIT)?;
+    process::run_visibly(&mut workspace.build_release(), BUILD_LIMIT)?;
     let wanted: Vec<&str> = selected.iter().flat_map(|l| l.packages).copied().collect();
     let missing = packages::ensure(&wanted)?;
 

@@ -78,8 +78,7 @@ fn stage(workspace: &Workspace, built: &Path, tree: &Path) -> Result<()> {
         install(&unit, &tree.join("usr/lib/systemd/system").join(name))?;
     }
     let ringway = built.join("ringway");
-    let manuals = tree.join("usr/share/man/man1");
-    fs::create_dir_all(&manuals)?;
+    let manuals = tree.join("usr/share/man");
     process::run_visibly(Command::new(&ringway).arg("man").arg("--dir").arg(&manuals), LIMIT)?;
     for (shell, path) in [
         ("bash", "usr/share/bash-completion/completions/ringway"),

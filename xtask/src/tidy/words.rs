@@ -48,7 +48,8 @@ pub(crate) fn whitespace(_: &Workspace, tree: &Tree) -> Result<Vec<String>> {
 }
 
 pub(crate) fn module_docs(_: &Workspace, tree: &Tree) -> Result<Vec<String>> {
-    let modules = tree.rust().filter(|f| f.path.contains("/src/"));
+    // What a file of tests is for, its name and its tests say.
+    let modules = tree.rust().filter(|f| f.path.contains("/src/") && !f.path.ends_with("tests.rs"));
     let bare = modules.filter(|f| !f.text.starts_with("//!"));
     Ok(bare.map(|f| format!("{}: begin with `//!` and what the module is for", f.path)).collect())
 }

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use ringway_channel::Reason;
+use ringway_channel::end::EndPage;
 use ringway_channel::layout::{CLASS_BYTES, END_REGION_BYTES, HEADER_BYTES, RING_MAGIC, RING_REGION_BYTES, RingHeader};
 use ringway_channel::rendezvous::{PROTOCOL_VERSION, Role};
 use ringway_mem::region::{RegionError, create_sealed};
@@ -20,7 +22,7 @@ pub(crate) enum Life {
     /// A process that holds it is connected to the monitor.
     Held,
     /// Nobody connected is known to hold it; the sweep finds out.
-    Suspect,
+    Suspect { since: Instant },
     /// The kernel says that the socket is no more.
     Gone,
 }
@@ -34,8 +36,18 @@ pub(crate) struct End {
     /// Clients that were given this end.
     pub(crate) members: Vec<u64>,
     pub(crate) life: Life,
+    /// Whether it stands in the queue of suspects (it does so once at most).
+    queued: bool,
     /// Why it went back to TCP; `None` while it has not.
     pub(crate) demoted: Reason,
+}
+
+impl End {
+    /// An end that a process is about to get.
+    pub(crate) fn new(endpoint: Endpoint, uid: u32, region: OwnedFd) -> End {
+        let (life, demoted) = (Life::Held, Reason::None);
+        End { endpoint, uid, region, members: Vec::new(), life, queued: false, demoted }
+    }
 }
 
 /// One upgraded connection; `ends[0]` has role A.
@@ -91,6 +103,7 @@ impl ConnectionTable {
         self.by_number.range(from..).map(|(_, connection)| connection)
     }
 
+    /// The highest number given out so far.
     pub(crate) fn last_number(&self) -> u64 {
         self.last_number
     }
@@ -116,29 +129,22 @@ impl ConnectionTable {
         let regions =
             [create_sealed("ringway-end", END_REGION_BYTES)?, create_sealed("ringway-end", END_REGION_BYTES)?];
         let [a, b] = regions;
-        let end = |(endpoint, uid), region| End {
-            endpoint,
-            uid,
-            region,
-            members: Vec::new(),
-            life: Life::Held,
-            demoted: Reason::None,
-        };
-        let ends = [end(ends[0], a), end(ends[1], b)];
+        let ends = [End::new(ends[0].0, ends[0].1, a), End::new(ends[1].0, ends[1].1, b)];
         self.insert(Connection { number, ring, ends, charged_bytes: CONNECTION_BYTES_MIN });
         Ok(number)
     }
 
     /// Enters a connection as it is.
-    pub(crate) fn insert(&mut self, connection: Connection) {
+    pub(crate) fn insert(&mut self, mut connection: Connection) {
         let number = connection.number;
         self.skip_to(number);
         for uid in connection.uids() {
             *self.uid_bytes.entry(uid).or_default() += connection.charged_bytes;
         }
-        for (end, role) in connection.ends.iter().zip([Role::A, Role::B]) {
+        for (end, role) in connection.ends.iter_mut().zip([Role::A, Role::B]) {
             self.by_id.insert(end.endpoint.id, (number, role));
-            if end.life == Life::Suspect {
+            end.queued = matches!(end.life, Life::Suspect { .. });
+            if end.queued {
                 self.suspects.push_back((number, role));
             }
         }
@@ -177,16 +183,21 @@ impl ConnectionTable {
             if !end.members.contains(&client) {
                 end.members.push(client);
             }
+            if end.members.len() == 2 {
+                mark_shared(&end.region);
+            }
         }
     }
 
     /// `client` holds this end no more.
-    pub(crate) fn leave(&mut self, at: EndRef, client: u64) {
+    pub(crate) fn leave(&mut self, at: EndRef, client: u64, now: Instant) {
         let Some(end) = self.end_mut(at) else { return };
         end.members.retain(|member| *member != client);
         if end.members.is_empty() && end.life == Life::Held {
-            end.life = Life::Suspect;
-            self.suspects.push_back(at);
+            end.life = Life::Suspect { since: now };
+            if !std::mem::replace(&mut end.queued, true) {
+                self.suspects.push_back(at);
+            }
         }
     }
 
@@ -200,11 +211,14 @@ impl ConnectionTable {
         self.suspects.len()
     }
 
-    /// The suspect that has waited longest; the caller answers with `keep_suspect` or `bury`.
-    pub(crate) fn next_suspect(&mut self) -> Option<(EndRef, Endpoint)> {
+    /// The next suspect in turn, with the time when it became one; the caller answers with
+    /// `keep_suspect` or `bury`.
+    pub(crate) fn next_suspect(&mut self) -> Option<(EndRef, Endpoint, Instant)> {
         while let Some(at) = self.suspects.pop_front() {
-            if let Some(end) = self.end_mut(at).filter(|end| end.life == Life::Suspect) {
-                return Some((at, end.endpoint));
+            let Some(end) = self.end_mut(at) else { continue };
+            end.queued = false;
+            if let Life::Suspect { since } = end.life {
+                return Some((at, end.endpoint, since));
             }
         }
         None
@@ -212,7 +226,10 @@ impl ConnectionTable {
 
     /// Its socket lives: ask again later.
     pub(crate) fn keep_suspect(&mut self, at: EndRef) {
-        self.suspects.push_back(at);
+        if let Some(end) = self.end_mut(at).filter(|end| !end.queued) {
+            end.queued = true;
+            self.suspects.push_back(at);
+        }
     }
 
     /// Its socket is gone. Once both ends are, the connection leaves the table.
@@ -239,6 +256,12 @@ impl ConnectionTable {
             }
         }
     }
+}
+
+/// Tells the holders of an end that they are several: only the monitor sees it when relatives of one
+/// process attach on their own.
+fn mark_shared(region: &OwnedFd) {
+    let _ = rustix::io::pwrite(region, &1u32.to_ne_bytes(), offset_of!(EndPage, shared) as u64);
 }
 
 fn resident_bytes(connection: &Connection) -> u64 {

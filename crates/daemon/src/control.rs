@@ -117,8 +117,16 @@ impl Control {
 
     /// The ring region of a connection, opened for reading, to watch its bytes.
     pub fn tap(&mut self, connection: u64) -> Result<(Tap, OwnedFd), ControlError> {
-        self.send(&Request::Tap { connection })?;
-        let (mut line, mut ring) = (Vec::new(), None);
+        self.request_descriptor(&Request::Tap { connection })
+    }
+
+    /// Sends a request whose answer carries a descriptor.
+    pub(crate) fn request_descriptor<T: DeserializeOwned>(
+        &mut self,
+        request: &Request,
+    ) -> Result<(T, OwnedFd), ControlError> {
+        self.send(request)?;
+        let (mut line, mut carried) = (Vec::new(), None);
         while !line.ends_with(b"\n") {
             let mut bytes = [0u8; 4096];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -128,7 +136,7 @@ impl Control {
                 .map_err(std::io::Error::from)?;
             for message in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(fds) = message {
-                    ring = ring.or(fds.last());
+                    carried = carried.or(fds.last());
                 }
             }
             if got.bytes == 0 {
@@ -137,7 +145,7 @@ impl Control {
             line.extend_from_slice(&bytes[..got.bytes]);
         }
         let answer = parse(&line)?;
-        ring.map(|ring| (answer, ring)).ok_or_else(|| ControlError::Unexpected("no descriptor came".into()))
+        carried.map(|fd| (answer, fd)).ok_or_else(|| ControlError::Unexpected("no descriptor came".into()))
     }
 }
 

@@ -45,6 +45,7 @@ impl Monitor {
         let Some(client) = self.clients.get_mut(&id) else { return false };
         if !client.bucket.take(rate, now) {
             client.paused_until = Some(now + PAUSE);
+            self.restless.insert(id);
             self.rewatch(id);
             return false;
         }
@@ -82,7 +83,7 @@ impl Monitor {
                 None => self.refuse(id, message.token, Reason::ResourceLimit, now),
             },
             Kind::Withdraw => self.withdraw(id, message.token),
-            Kind::Closed => self.on_closed(id, message.cookie),
+            Kind::Closed => self.on_closed(id, message.cookie, now),
             Kind::Demoted => self.on_demoted(id, message),
             Kind::Welcome | Kind::Rejected | Kind::Paired | Kind::Refused => {
                 return Err(format!("{:?} is for the monitor to say", message.kind));
@@ -303,9 +304,9 @@ impl Monitor {
         }
     }
 
-    fn on_closed(&mut self, id: u64, cookie: u64) {
+    fn on_closed(&mut self, id: u64, cookie: u64, now: Instant) {
         if let Some(end) = self.clients.get_mut(&id).and_then(|client| client.ends.remove(&cookie)) {
-            self.connections.leave(end, id);
+            self.connections.leave(end, id, now);
         }
     }
 
@@ -328,6 +329,9 @@ impl Monitor {
     /// again by the sweep; being writable does not help it.)
     pub(crate) fn rewatch(&mut self, id: u64) {
         if let Some(client) = self.clients.get(&id) {
+            if client.stuck {
+                self.restless.insert(id);
+            }
             let (read, write) = (client.paused_until.is_none(), !client.queue.is_empty() && !client.stuck);
             let _ = self.poller.watch(&client.socket, Source::Client(id), read, write);
         }
@@ -337,6 +341,10 @@ impl Monitor {
     /// a problem to tell.
     pub(crate) fn drop_client(&mut self, id: u64, problem: &str, now: Instant) {
         let Some(client) = self.clients.remove(&id) else { return };
+        self.restless.remove(&id);
+        if let Some(session) = &client.session {
+            self.retired.add(session.page());
+        }
         if !problem.is_empty() {
             self.totals.clients_dropped += 1;
             self.throttle.warn(now, format_args!("{} dropped: {problem}", describe(&client)));
@@ -345,7 +353,7 @@ impl Monitor {
             self.offers.withdraw(*socket, Waiter { client: id, token: *token });
         }
         for end in client.ends.values() {
-            self.connections.leave(*end, id);
+            self.connections.leave(*end, id, now);
         }
         if let Some(count) = self.clients_by_uid.get_mut(&client.peer.uid) {
             *count -= 1;

@@ -22,7 +22,9 @@ pub mod control;
 mod diag;
 mod endpoint;
 mod exchange;
+mod http;
 mod listener;
+mod metrics;
 mod monitor;
 mod observe;
 mod offers;
@@ -33,6 +35,7 @@ mod poller;
 mod requests;
 mod sweep;
 mod sys;
+mod takeover;
 mod throttle;
 
 use std::net::SocketAddr;

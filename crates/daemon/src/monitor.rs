@@ -1,6 +1,6 @@
 //! The monitor's state and its one loop.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,21 +16,23 @@ use crate::client::{Attachment, Client, Outgoing};
 use crate::connections::ConnectionTable;
 use crate::diag::Diag;
 use crate::endpoint::Closer;
+use crate::http::{self, Scraper};
 use crate::listener::{self, Listeners};
+use crate::metrics::Sums;
 use crate::offers::OfferTable;
 use crate::peer::Peer;
 use crate::policy::Policy;
 use crate::poller::{Poller, Ready, Source};
 use crate::requests::Tool;
 use crate::throttle::Throttle;
-use crate::{DaemonError, Options, paths, sys};
+use crate::{DaemonError, Options, paths, sys, takeover};
 
 /// Connections accepted in one go.
 const ACCEPTS_MAX: usize = 64;
 /// Descriptors kept free for everything that is neither client nor connection.
 const DESCRIPTORS_SPARE: u64 = 512;
 
-/// Totals since the monitor started.
+/// Totals since the monitor (or its first predecessor) started.
 #[derive(Clone, Debug)]
 pub(crate) struct Totals {
     pub(crate) offers: u64,
@@ -49,7 +51,11 @@ pub(crate) struct Monitor {
     signals: OwnedFd,
     pub(crate) clients: BTreeMap<u64, Client>,
     pub(crate) clients_by_uid: HashMap<u32, u64>,
+    /// Clients that the sweep must look at soon: paused, or stuck.
+    pub(crate) restless: BTreeSet<u64>,
     pub(crate) tools: HashMap<u64, Tool>,
+    pub(crate) scrapers_at: Option<OwnedFd>,
+    pub(crate) scrapers: HashMap<u64, Scraper>,
     pub(crate) offers: OfferTable,
     pub(crate) connections: ConnectionTable,
     /// The bound that the limit on open files sets.
@@ -58,6 +64,8 @@ pub(crate) struct Monitor {
     pub(crate) diag: Option<Diag>,
     pub(crate) own_netns: u64,
     pub(crate) totals: Totals,
+    /// What processes that have left had counted.
+    pub(crate) retired: Sums,
     pub(crate) started: Instant,
     pub(crate) throttle: Throttle,
     pub(crate) last_id: u64,
@@ -66,6 +74,10 @@ pub(crate) struct Monitor {
     /// The listeners are left alone because descriptors ran out.
     pub(crate) deaf: bool,
     pub(crate) stopping: bool,
+    /// A successor waits here for our work.
+    pub(crate) successor: Option<OwnedFd>,
+    /// A successor has it: the socket files are no longer ours.
+    pub(crate) succeeded: bool,
 }
 
 impl Monitor {
@@ -75,7 +87,15 @@ impl Monitor {
         let policy = load_policy(config.as_deref())?;
         paths::prepare_socket_dir(&options.socket_dir)?;
         let lock = listener::lock(&options.socket_dir)?;
-        let Some(lock) = lock else { return Err(DaemonError::AlreadyRunning { dir: options.socket_dir }) };
+        let Some(lock) = lock else {
+            if !options.takeover {
+                return Err(DaemonError::AlreadyRunning { dir: options.socket_dir });
+            }
+            let (predecessor, listeners) = takeover::begin(&options.socket_dir)?;
+            let mut monitor = Monitor::assemble(options, config, policy, listeners)?;
+            monitor.inherit(&predecessor)?;
+            return Ok(monitor);
+        };
         let listeners = Listeners::create(&options.socket_dir, lock)?;
         Monitor::assemble(options, config, policy, listeners)
     }
@@ -96,6 +116,10 @@ impl Monitor {
         {
             poller.add(fd, source).map_err(os("watching a socket"))?;
         }
+        let scrapers_at = options.metrics_addr.map(http::listen).transpose()?;
+        if let Some(listener) = &scrapers_at {
+            poller.add(listener, Source::Scrapers).map_err(os("watching a socket"))?;
+        }
         let diag = Diag::open().inspect_err(|e| tracing::warn!("no sock_diag, the sweep is coarser: {e}")).ok();
         Ok(Monitor {
             own_netns: diag.as_ref().map_or(0, Diag::netns),
@@ -104,12 +128,16 @@ impl Monitor {
             signals,
             clients: BTreeMap::new(),
             clients_by_uid: HashMap::new(),
+            restless: BTreeSet::new(),
             tools: HashMap::new(),
+            scrapers_at,
+            scrapers: HashMap::new(),
             offers: OfferTable::new(policy.limits.offers as usize),
             connections: ConnectionTable::default(),
             connections_max: descriptors.saturating_sub(DESCRIPTORS_SPARE + 2 * policy.limits.clients) / 3,
             closer: Closer::start().map_err(os("starting the closing thread"))?,
             totals: Totals { offers: 0, pairs: 0, attaches: 0, clients_dropped: 0, refusals: [0; REASON_SLOTS] },
+            retired: Sums::new(),
             started: now,
             throttle: Throttle::new(now),
             last_id: 0,
@@ -117,6 +145,8 @@ impl Monitor {
             last_sweep: now,
             deaf: false,
             stopping: false,
+            successor: None,
+            succeeded: false,
             options,
             config,
             policy,
@@ -135,9 +165,14 @@ impl Monitor {
                 self.dispatch(event, now);
             }
             self.sweep(now);
+            if let Some(successor) = self.successor.take() {
+                self.hand_over(&successor);
+            }
         }
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
-        self.listeners.unlink();
+        if !self.succeeded {
+            self.listeners.unlink();
+        }
         Ok(())
     }
 
@@ -148,7 +183,8 @@ impl Monitor {
             Source::Tools => self.accept_tools(now),
             Source::Client(id) => self.on_client(id, event, now),
             Source::Tool(id) => self.on_tool(id, event, now),
-            Source::Scrapers | Source::Scraper(_) => {}
+            Source::Scrapers => self.accept_scrapers(now),
+            Source::Scraper(id) => self.on_scraper(id, event),
         }
     }
 

@@ -53,7 +53,7 @@ fn direction(bytes: &[u8]) -> control::Direction {
 pub(crate) fn end(end: &End, role: &str, processes: Vec<ProcessName>) -> control::End {
     let state = match end.life {
         Life::Held => "held",
-        Life::Suspect => "suspect",
+        Life::Suspect { .. } => "suspect",
         Life::Gone => "gone",
     };
     control::End {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use ringway_channel::Reason;
+use serde::{Deserialize, Serialize};
 
 use crate::endpoint::{Endpoint, SocketId, Tuple};
 
@@ -11,7 +12,7 @@ use crate::endpoint::{Endpoint, SocketId, Tuple};
 pub(crate) const WAITERS_MAX: usize = 64;
 
 /// A process that offered a socket, and its name for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Waiter {
     pub(crate) client: u64,
     pub(crate) token: u64,

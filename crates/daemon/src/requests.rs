@@ -118,8 +118,12 @@ impl Monitor {
                 Ok(()) => document(&Done { schema: SCHEMA, done: true }),
                 Err(e) => failure(format!("the old policy stays in force: {e}")),
             },
+            Request::Takeover { format } if trusted => match self.prepare_handover(format) {
+                Ok(successor) => (document(&Done { schema: SCHEMA, done: true }).0, Some(successor)),
+                Err(problem) => failure(problem),
+            },
             Request::Reload | Request::Takeover { .. } => failure("only root and the monitor's own user may do this"),
-            Request::Metrics => failure("not served"),
+            Request::Metrics => document(&control::Metrics { schema: SCHEMA, text: self.metrics_text() }),
         }
     }
 

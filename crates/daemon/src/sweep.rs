@@ -5,22 +5,24 @@ use std::time::{Duration, Instant};
 use crate::monitor::{Monitor, SWEEP_PERIOD};
 
 /// Suspects looked up in one sweep.
-const SUSPECTS_MAX: usize = 512;
+const SUSPECTS_MAX: usize = 4096;
 /// Connections whose memory is measured in one sweep.
 const SAMPLES_MAX: usize = 256;
 /// Offers that time out in one sweep.
 const EXPIRIES_MAX: usize = 1024;
+/// How long an end may be without a process where the kernel's tables cannot be asked.
+const UNSEEN_GRACE: Duration = Duration::from_secs(60);
 /// A client that has not said Hello by then is dropped.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Monitor {
     /// How long the loop may sleep; for ever when nothing can time out.
     pub(crate) fn next_wake_up(&self) -> Option<Duration> {
-        let paused = self.clients.values().any(|client| client.paused_until.is_some() || client.stuck);
-        if paused {
+        if !self.restless.is_empty() {
             return Some(crate::client::PAUSE);
         }
-        let idle = self.clients.is_empty() && self.tools.is_empty() && self.connections.len() == 0;
+        let idle =
+            self.clients.is_empty() && self.tools.is_empty() && self.scrapers.is_empty() && self.connections.len() == 0;
         let pending = !idle || self.deaf || self.options.idle_exit.is_some();
         pending.then_some(SWEEP_PERIOD)
     }
@@ -45,17 +47,17 @@ impl Monitor {
             self.refuse_waiters(offer, reason, now);
         }
         self.drop_silent(now);
-        self.bury_dead(SUSPECTS_MAX);
+        self.bury_dead(SUSPECTS_MAX, now);
         self.connections.sample_memory(SAMPLES_MAX);
         self.exit_if_idle(now);
     }
 
     fn resume_clients(&mut self, now: Instant) {
-        let rested = |client: &crate::client::Client| client.paused_until.is_some_and(|until| now >= until);
-        let ids: Vec<u64> = self.clients.values().filter(|c| rested(c) || c.stuck).map(|c| c.id).collect();
-        for id in ids {
-            if let Some(client) = self.clients.get_mut(&id).filter(|client| rested(client)) {
-                client.paused_until = None;
+        for id in std::mem::take(&mut self.restless) {
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            client.paused_until = client.paused_until.filter(|until| now < *until);
+            if client.paused_until.is_some() {
+                self.restless.insert(id);
             }
             self.flush_client(id, now);
         }
@@ -70,18 +72,22 @@ impl Monitor {
             self.drop_client(id, "no Hello in time", now);
         }
         self.drop_silent_tools(now);
+        self.drop_slow_scrapers(now);
     }
 
     /// Looks up suspects in the kernel's tables. In a namespace that we cannot see into, an end that no
-    /// connected process holds is taken for dead.
-    fn bury_dead(&mut self, count: usize) {
+    /// connected process has held for [`UNSEEN_GRACE`] is taken for dead.
+    fn bury_dead(&mut self, count: usize, now: Instant) {
         for _ in 0..count.min(self.connections.suspects()) {
-            let Some((at, endpoint)) = self.connections.next_suspect() else { return };
-            match self.diag.as_mut().and_then(|diag| diag.alive(&endpoint)) {
-                Some(true) => self.connections.keep_suspect(at),
-                Some(false) | None => {
-                    self.connections.bury(at);
-                }
+            let Some((suspect, endpoint, since)) = self.connections.next_suspect() else { return };
+            let alive = match self.diag.as_mut().and_then(|diag| diag.alive(&endpoint)) {
+                Some(alive) => alive,
+                // An exec, or a socket handed from one process to another, takes a moment only.
+                None => now.saturating_duration_since(since) < UNSEEN_GRACE,
+            };
+            match alive {
+                true => self.connections.keep_suspect(suspect),
+                false => drop(self.connections.bury(suspect)),
             }
         }
     }

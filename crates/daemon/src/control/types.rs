@@ -28,9 +28,10 @@ pub enum Request {
     Tap {
         connection: u64,
     },
-    /// A successor asks for everything (root, or the monitor's own user).
+    /// A successor asks for everything (root, or the monitor's own user). The answer carries the socket
+    /// on which records of this format follow.
     Takeover {
-        version: String,
+        format: u32,
     },
 }
 

@@ -1,0 +1,150 @@
+//! Network namespaces, control groups, and large numbers.
+
+use std::net::{TcpListener, TcpStream};
+
+use ringway_channel::Reason;
+use ringway_channel::rendezvous::Kind;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use crate::harness::*;
+
+/// Runs `work` on a thread in a network namespace of its own with loopback up; says so if not permitted.
+fn in_new_namespace<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let inner = move || {
+            // SAFETY: a network namespace takes no resource away from other code of this thread.
+            if let Err(e) = unsafe { unshare_unsafe(UnshareFlags::NEWNET) } {
+                eprintln!("skipped: cannot make a network namespace ({e})");
+                return None;
+            }
+            let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            if !up.is_ok_and(|status| status.success()) {
+                eprintln!("skipped: needs ip from iproute2");
+                return None;
+            }
+            Some(work())
+        };
+        scope.spawn(inner).join().unwrap()
+    })
+}
+
+#[test]
+fn ends_in_one_foreign_namespace_are_paired() {
+    let monitor = Monitor::start("");
+    in_new_namespace(|| {
+        let library = Library::hello(&monitor.dir);
+        let sockets = tcp_pair("127.0.0.1:0");
+        library.offer(&sockets.0, 1);
+        library.offer(&sockets.1, 2);
+        library.expect(Kind::Paired);
+        let (paired, _) = library.expect(Kind::Paired);
+        assert_eq!(monitor.control().connections().unwrap()[0].connection, paired.connection);
+    });
+}
+
+#[test]
+fn the_same_loopback_addresses_in_two_namespaces_never_meet() {
+    for policy in ["", "across_network_namespaces = true"] {
+        let monitor = Monitor::start(&format!("offer_timeout_s = 1\n{policy}"));
+        let library = Library::hello(&monitor.dir);
+        // The far end of the one and the near end of the other: addresses match exactly.
+        let here = tcp_pair("127.0.0.1:0");
+        let (client, server) = (here.0.local_addr().unwrap(), here.0.peer_addr().unwrap());
+        in_new_namespace(|| {
+            let listener = TcpListener::bind(server).unwrap();
+            let there = connect_from(client, server);
+            let accepted = listener.accept().unwrap().0;
+            library.offer(&here.0, 1);
+            library.offer(&accepted, 2);
+            library.expect_refused(1, Reason::NoPartner);
+            library.expect_refused(2, Reason::NoPartner);
+            drop(there);
+        });
+    }
+}
+
+/// Connects from a chosen local address.
+fn connect_from(local: std::net::SocketAddr, remote: std::net::SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&socket, &local).unwrap();
+    connect(&socket, &remote).unwrap();
+    socket.into()
+}
+
+#[test]
+fn rules_can_tell_namespaces_apart() {
+    let monitor = Monitor::start("[[deny]]\nnetns = [\"foreign\"]");
+    let library = Library::hello(&monitor.dir);
+    let own = tcp_pair("127.0.0.1:0");
+    library.offer(&own.0, 1);
+    library.offer(&own.1, 2);
+    library.expect(Kind::Paired);
+    library.expect(Kind::Paired);
+    in_new_namespace(|| {
+        let foreign = tcp_pair("127.0.0.1:0");
+        library.offer(&foreign.0, 3);
+        library.offer(&foreign.1, 4);
+        library.expect_refused(3, Reason::PolicyDenied);
+        library.expect_refused(4, Reason::PolicyDenied);
+    });
+}
+
+#[test]
+fn rules_know_the_control_group_of_a_process() {
+    let text = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let Some(own) = text.lines().find_map(|line| line.strip_prefix("0::")) else {
+        return eprintln!("skipped: no unified control groups here");
+    };
+    for (cgroup, expected) in [(own, Kind::Paired), ("/no/such/group", Kind::Refused)] {
+        let monitor = Monitor::start(&format!("default = \"none\"\n[[allow]]\ncgroup = [\"{cgroup}\"]"));
+        let library = Library::hello(&monitor.dir);
+        let sockets = tcp_pair("127.0.0.1:0");
+        library.offer(&sockets.0, 1);
+        library.offer(&sockets.1, 2);
+        library.expect(expected);
+        library.expect(expected);
+    }
+}
+
+/// Pairs in the test of many connections; each takes two sockets here and three descriptors there.
+const MANY: usize = 10_000;
+
+#[test]
+fn ten_thousand_connections_are_paired_listed_taken_over_and_forgotten() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = 2 * MANY as u64 + 1000;
+    let hard = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    let limit = Rlimit { current: Some(wanted), maximum: Some(hard.max(wanted)) };
+    if setrlimit(Resource::Nofile, limit).is_err() || (!rustix::process::geteuid().is_root() && hard < 45_000) {
+        return eprintln!("skipped: the limit on open files ({hard}) is too low");
+    }
+    let mut monitor = Monitor::start("");
+    let (a, b) = (Library::hello(&monitor.dir), Library::hello(&monitor.dir));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut sockets = Vec::with_capacity(MANY);
+    for token in 0..MANY as u64 {
+        // Many source addresses, so that the range of ports does not matter.
+        let local = std::net::SocketAddr::from(([127, 0, 1, (token % 200) as u8 + 1], 0));
+        let pair = (connect_from(local, address), listener.accept().unwrap().0);
+        a.offer(&pair.0, token);
+        b.offer(&pair.1, token);
+        let (message, fds) = a.expect(Kind::Paired);
+        assert_eq!((message.token, fds.len()), (token, 2));
+        b.expect(Kind::Paired);
+        sockets.push(pair);
+    }
+    let status = monitor.control().status().unwrap();
+    assert_eq!(status.connections, MANY as u64);
+    assert!(status.memory_bytes < MANY as u64 * 50_000, "{} bytes", status.memory_bytes);
+    assert_eq!(monitor.control().connections().unwrap().len(), MANY);
+
+    let second = monitor.successor();
+    assert_eq!(monitor.finish().0, Some(0));
+    second.wait_ready();
+    assert_eq!(second.control().status().unwrap().connections, MANY as u64);
+    // The sockets close without a word; the processes leave after them.
+    drop((sockets, a, b));
+    wait_for("an empty table", || second.control().status().unwrap().connections == 0);
+}

@@ -3,16 +3,20 @@
 //! | module | what it does |
 //! |---|---|
 //! | `cmd` | the sub-commands: options in, exit code out |
+//! | `diagnosis` | the checks of `doctor` |
 //! | `launch` | find the library and the program, start a monitor, run and supervise |
 //! | `sockets` | kernel sockets and monitor state merged into one list; ss's filter |
 //! | `capture` | packets made from ring bytes, written as pcapng |
+//! | `live` | rates from two looks, and the live view |
 //! | `monitor` | where the monitor listens, and questions to it |
 //! | `output` | tables, units, colour; quiet on a broken pipe |
 #![forbid(unsafe_code)]
 
 mod capture;
 mod cmd;
+mod diagnosis;
 mod launch;
+mod live;
 mod monitor;
 mod output;
 mod sockets;

@@ -12,7 +12,9 @@ pub(crate) fn talk(message: Arguments<'_>) {
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
         Some(e) => e.kind() == io::ErrorKind::BrokenPipe,
-        None => cause.downcast_ref::<serde_json::Error>().and_then(|e| e.io_error_kind()) == Some(io::ErrorKind::BrokenPipe),
+        None => {
+            cause.downcast_ref::<serde_json::Error>().and_then(|e| e.io_error_kind()) == Some(io::ErrorKind::BrokenPipe)
+        }
     })
 }
 
@@ -31,13 +33,12 @@ pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Colours of the three verdicts and of headings.
+/// Colours of the three verdicts.
 #[derive(Clone, Copy)]
 pub(crate) enum Paint {
     Good,
     Warning,
     Bad,
-    Heading,
 }
 
 /// Wraps `text` in a colour if stdout is a terminal and `NO_COLOR` is unset or empty.
@@ -50,7 +51,6 @@ pub(crate) fn paint(colour: Paint, text: impl Display) -> String {
         Paint::Good => "32",
         Paint::Warning => "33",
         Paint::Bad => "31",
-        Paint::Heading => "1",
     };
     format!("\x1b[{code}m{text}\x1b[0m")
 }

@@ -1,7 +1,16 @@
 //! The sub-commands, one file each.
 
+mod completions;
+mod config;
 mod daemon;
+mod doctor;
+mod env;
+mod man;
+mod pcap;
 mod run;
+mod ss;
+mod status;
+mod top;
 
 use std::process::ExitCode;
 
@@ -33,12 +42,30 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Ss(ss::Arguments),
+    Top(top::Arguments),
+    Status(status::Arguments),
+    Doctor(doctor::Arguments),
+    Pcap(pcap::Arguments),
     Daemon(daemon::Arguments),
+    Config(config::Arguments),
+    Env(env::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Run(arguments) => run::main(arguments),
+        Command::Ss(arguments) => ss::main(arguments),
+        Command::Top(arguments) => top::main(arguments),
+        Command::Status(arguments) => status::main(arguments),
+        Command::Doctor(arguments) => doctor::main(arguments),
+        Command::Pcap(arguments) => pcap::main(arguments),
         Command::Daemon(arguments) => daemon::main(arguments),
+        Command::Config(arguments) => config::main(arguments),
+        Command::Env(arguments) => env::main(arguments),
+        Command::Completions(arguments) => completions::main(arguments),
+        Command::Man(arguments) => man::main(arguments),
     }
 }

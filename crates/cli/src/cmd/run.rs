@@ -1,16 +1,17 @@
 //! `ringway run`: a program under the library.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use ringway_daemon::paths::{self, SOCKET_VARIABLE};
 
 use crate::launch::{autostart, library, program, supervise};
-use crate::monitor::{Endpoint, SOCKET_VARIABLE};
+use crate::monitor;
 use crate::output::talk;
 
 /// How a program waits for its peer; read by the library.
@@ -78,33 +79,36 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
             return Ok(ExitCode::from(why.exit_code()));
         }
     };
-    let library = library::find()?;
-    let endpoint = Endpoint::discover();
-    if !arguments.no_daemon && !endpoint.answers() {
-        if let Err(e) = autostart::start(&endpoint) {
+    let socket_dir = monitor::socket_dir(None);
+    let mut environment = match monitor::trust(&socket_dir) {
+        Ok(()) => environment(&library::find()?, &socket_dir, arguments.profile),
+        Err(problem) => {
+            talk(format_args!("no monitor: {problem}; going on with plain TCP"));
+            Vec::new()
+        }
+    };
+    if !environment.is_empty() && !arguments.no_daemon && !paths::answers(&socket_dir) {
+        if let Err(e) = autostart::start(&socket_dir) {
             talk(format_args!("no monitor: {e:#}; going on with plain TCP"));
         }
     }
     if let Some(obstacle) = program::preload_obstacle(&path) {
         talk(format_args!("{obstacle}: its connections stay on plain TCP"));
     }
-    let mut environment = environment(&library, &endpoint, arguments.profile);
-    match arguments.require || arguments.verbose {
-        false => Ok(become_program(&arguments.command, &environment)),
-        true => {
-            let run_id = run_id();
-            environment.push((RUN_ID_VARIABLE.into(), run_id.to_string().into()));
-            stay_parent(&arguments, path, &environment, &endpoint, run_id)
-        }
+    if !arguments.require && !arguments.verbose {
+        return Ok(become_program(&arguments.command, &environment));
     }
+    let run_id = run_id();
+    environment.push((RUN_ID_VARIABLE.into(), run_id.to_string().into()));
+    stay_parent(&arguments, path, &environment, &socket_dir, run_id)
 }
 
 /// What the library reads, and how it gets loaded.
-pub(super) fn environment(library: &Path, endpoint: &Endpoint, profile: Profile) -> Vec<(OsString, OsString)> {
+pub(super) fn environment(library: &Path, socket_dir: &Path, profile: Profile) -> Vec<(OsString, OsString)> {
     let preload = library::preload_value(std::env::var_os("LD_PRELOAD").as_deref(), library);
     vec![
         ("LD_PRELOAD".into(), preload),
-        (SOCKET_VARIABLE.into(), endpoint.monitor_socket().into()),
+        (SOCKET_VARIABLE.into(), paths::monitor_socket(socket_dir).into()),
         (PROFILE_VARIABLE.into(), profile.name().into()),
     ]
 }
@@ -133,7 +137,7 @@ fn stay_parent(
     arguments: &Arguments,
     path: PathBuf,
     environment: &[(OsString, OsString)],
-    endpoint: &Endpoint,
+    socket_dir: &Path,
     run_id: u64,
 ) -> Result<ExitCode> {
     if arguments.verbose {
@@ -154,7 +158,7 @@ fn stay_parent(
             None => return Err(e.context(format!("running {}", name.display()))),
         },
     };
-    let _ = (endpoint, run_id);
+    let _ = (socket_dir, run_id);
     Ok(ExitCode::from(code))
 }
 

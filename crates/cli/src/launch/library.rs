@@ -45,10 +45,7 @@ fn search_beside(command: &Path) -> Result<PathBuf> {
         Some(path) => Ok(path.canonicalize()?),
         None => {
             let looked: Vec<_> = candidates.map(|path| path.display().to_string()).collect();
-            bail!(
-                "{LIBRARY_NAME} not found (looked at {}); set {LIBRARY_VARIABLE} to its path",
-                looked.join(", ")
-            )
+            bail!("{LIBRARY_NAME} not found (looked at {}); set {LIBRARY_VARIABLE} to its path", looked.join(", "))
         }
     }
 }

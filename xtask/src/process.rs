@@ -199,7 +199,7 @@ mod tests {
     fn a_child_that_exceeds_its_limit_is_ended_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let script = "sleep 1000 & echo $!; wait";
-        let outcome = run(&mut shell(script), Duration::from_millis(500), &folder.path().join("log")).unwrap();
+        let outcome = run(&mut shell(script), Duration::from_secs(2), &folder.path().join("log")).unwrap();
         assert!(outcome.timed_out && !outcome.succeeded());
         let grandchild = outcome.output.trim();
         let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));

@@ -5,6 +5,7 @@
 mod layers;
 mod lengths;
 mod lexer;
+mod licences;
 mod links;
 mod tree;
 mod unsafety;
@@ -26,6 +27,7 @@ const RULES: &[(&str, Rule)] = &[
     ("no tabs, no blanks at line ends, one newline at the end", words::whitespace),
     ("no banned words or machine paths", words::banned),
     ("packages come from crates.io only", words::package_sources),
+    ("packages have licences that deny.toml allows", licences::allowed),
     ("module files begin with their documentation", words::module_docs),
     ("ignored tests give a reason", words::ignored_tests),
     ("unsafe code only where it is allowed, forbidden elsewhere", unsafety::places),

@@ -58,11 +58,11 @@ enum flags {
 };
 
 #define TEST(id, clause, flags)                                                              \
-    static void id(struct conn *c);                                                          \
+    static void test_##id(struct conn *c);                                                   \
     __attribute__((constructor)) static void register_##id(void) {                           \
-        test_register(__FILE__, #id, clause, flags, id);                                     \
+        test_register(__FILE__, #id, clause, flags, test_##id);                              \
     }                                                                                        \
-    static void id(struct conn *c __attribute__((unused)))
+    static void test_##id(struct conn *c __attribute__((unused)))
 
 /* What a process goes on with after `execute` (see below). */
 #define CONTINUATION(id)                                                                     \

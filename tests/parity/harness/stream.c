@@ -76,20 +76,21 @@ void check_eof_at(const char *file, int line, struct conn *c) {
     }
 }
 
+enum { QUIET_MS = 100 };
+
 uint64_t flood(struct conn *c) {
     static __thread char buffer[65536];
     uint64_t total = 0;
     /* The kernel moves bytes on in the background: full is what stays full for a while. */
-    for (int quiet = 0; quiet < 10;) {
+    for (int64_t full_since = now_ms(); now_ms() - full_since < QUIET_MS;) {
         fill(c, buffer, sizeof buffer);
         ssize_t r = send(c->fd, buffer, sizeof buffer, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (r < 0 && errno == EAGAIN) {
-            quiet++;
             sleep_ms(2);
             continue;
         }
         if (r <= 0) FAIL("flooding send gave %zd, errno %d", r, errno);
-        quiet = 0;
+        full_since = now_ms();
         sent(c, r);
         total += r;
     }

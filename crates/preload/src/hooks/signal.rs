@@ -48,13 +48,14 @@ unsafe fn change(signal: c_int, new: Option<KernelSigaction>) -> Option<KernelSi
 
 /// Sets a plain handler with `flags` and `mask`; the old handler or SIG_ERR.
 unsafe fn set_handler(signal: c_int, handler: sighandler_t, flags: u64, mask: u64) -> sighandler_t {
-    if handler == SIG_ERR {
-        sys::set_errno(libc::EINVAL);
-        return SIG_ERR;
-    }
     // SAFETY: the caller passes on what the program asked for.
     unsafe { change(signal, Some(KernelSigaction { handler, flags, restorer: 0, mask })) }
         .map_or(SIG_ERR, |a| a.handler)
+}
+
+fn invalid() -> sighandler_t {
+    sys::set_errno(libc::EINVAL);
+    SIG_ERR
 }
 
 /// # Safety
@@ -109,6 +110,9 @@ pub unsafe extern "C-unwind" fn __sigaction(
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    if handler == SIG_ERR {
+        return invalid();
+    }
     let own = check(signal).unwrap_or(0);
     let flags = if INTERRUPTING.load(Ordering::Relaxed) & own == 0 { SA_RESTART } else { 0 };
     // SAFETY: as the C function.
@@ -135,6 +139,9 @@ pub unsafe extern "C-unwind" fn ssignal(number: c_int, handler: sighandler_t) ->
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    if handler == SIG_ERR {
+        return invalid();
+    }
     // SAFETY: as the C function.
     unsafe { set_handler(signal, handler, SA_RESETHAND | SA_NODEFER | SA_INTERRUPT, 0) }
 }
@@ -151,10 +158,7 @@ pub unsafe extern "C-unwind" fn __sysv_signal(signal: c_int, handler: sighandler
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn sigset(signal: c_int, disposition: sighandler_t) -> sighandler_t {
-    let Some(own) = check(signal) else {
-        sys::set_errno(libc::EINVAL);
-        return SIG_ERR;
-    };
+    let Some(own) = check(signal) else { return invalid() };
     if disposition == SIG_HOLD {
         let held = sys::rt_sigprocmask(libc::SIG_BLOCK, own) & own != 0;
         // SAFETY: only reads.

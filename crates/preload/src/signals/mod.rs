@@ -226,3 +226,6 @@ pub(crate) unsafe fn raw_sigaction(
         Ok(_) => -(libc::EFAULT as isize),
     }
 }
+
+#[cfg(test)]
+mod tests;

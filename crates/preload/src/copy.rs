@@ -7,17 +7,23 @@
 
 use core::arch::global_asm;
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicU8, Ordering};
 
 unsafe extern "C" {
     fn ringway_copy(dst: *mut u8, src: *const u8, bytes: usize) -> usize;
-    static ringway_copy_string: u8;
     static ringway_copy_retry: u8;
     static ringway_copy_bytes: u8;
     static ringway_copy_done: u8;
 }
 
-// Up to the string part, rdi, rsi and rdx describe exactly what is still to be copied whenever an instruction can
-// fault (small blocks load everything before they store); from there on it is rdi, rsi and rcx.
+/// Whether the machine and the kernel support AVX; read by the assembly.
+#[unsafe(export_name = "ringway_copy_avx")]
+static AVX: AtomicU8 = AtomicU8::new(0);
+
+// rdi, rsi and rdx describe exactly what is still to be copied whenever an instruction can fault: every block is
+// loaded before any of it is stored, and the registers move on only after that. In the byte-wise part the count is rcx.
+// Plain vector loops beat `rep movsb` here: that is slow to start, and several times slower where source and
+// destination lie unluckily to each other, as in a ring they sooner or later do.
 global_asm!(
     ".pushsection .text.ringway_copy,\"ax\",@progbits",
     ".macro RINGWAY_LABEL name",
@@ -31,6 +37,7 @@ global_asm!(
     ".cfi_startproc",
     "cmp rdx, 16",
     "jb 20f",
+    // 16 to 32 bytes: both ends, which may overlap; so in all blocks below.
     "10:",
     "cmp rdx, 32",
     "ja 30f",
@@ -38,20 +45,6 @@ global_asm!(
     "movups xmm1, [rsi + rdx - 16]",
     "movups [rdi], xmm0",
     "movups [rdi + rdx - 16], xmm1",
-    "xor eax, eax",
-    "ret",
-    // 33 to 64 bytes.
-    "30:",
-    "cmp rdx, 64",
-    "ja 40f",
-    "movups xmm0, [rsi]",
-    "movups xmm1, [rsi + 16]",
-    "movups xmm2, [rsi + rdx - 32]",
-    "movups xmm3, [rsi + rdx - 16]",
-    "movups [rdi], xmm0",
-    "movups [rdi + 16], xmm1",
-    "movups [rdi + rdx - 32], xmm2",
-    "movups [rdi + rdx - 16], xmm3",
     "xor eax, eax",
     "ret",
     // 0 to 15 bytes.
@@ -87,10 +80,24 @@ global_asm!(
     "23:",
     "xor eax, eax",
     "ret",
-    // 65 bytes and more.
+    // 33 to 64 bytes.
+    "30:",
+    "cmp rdx, 64",
+    "ja 40f",
+    "movups xmm0, [rsi]",
+    "movups xmm1, [rsi + 16]",
+    "movups xmm2, [rsi + rdx - 32]",
+    "movups xmm3, [rsi + rdx - 16]",
+    "movups [rdi], xmm0",
+    "movups [rdi + 16], xmm1",
+    "movups [rdi + rdx - 32], xmm2",
+    "movups [rdi + rdx - 16], xmm3",
+    "xor eax, eax",
+    "ret",
     "40:",
-    "cmp rdx, 1024",
-    "jae 50f",
+    "cmp byte ptr [rip + ringway_copy_avx], 0",
+    "jne 50f",
+    // More, without AVX.
     "41:",
     "movups xmm0, [rsi]",
     "movups xmm1, [rsi + 16]",
@@ -108,15 +115,66 @@ global_asm!(
     "cmp rdx, 16",
     "jae 10b",
     "jmp 20b",
+    // More, with AVX: up to the destination's next 32-byte boundary, then 128 bytes a turn.
     "50:",
-    "mov rcx, rdx",
-    "RINGWAY_LABEL ringway_copy_string",
-    "rep movsb",
+    "cmp rdx, 128",
+    "jbe 53f",
+    "vmovdqu ymm4, [rsi]",
+    "vmovdqu [rdi], ymm4",
+    "mov rcx, rdi",
+    "or rcx, 31",
+    "inc rcx",
+    "sub rcx, rdi",
+    "add rsi, rcx",
+    "add rdi, rcx",
+    "sub rdx, rcx",
+    "jmp 52f",
+    ".p2align 5",
+    "51:",
+    "vmovdqu ymm0, [rsi]",
+    "vmovdqu ymm1, [rsi + 32]",
+    "vmovdqu ymm2, [rsi + 64]",
+    "vmovdqu ymm3, [rsi + 96]",
+    "vmovdqa [rdi], ymm0",
+    "vmovdqa [rdi + 32], ymm1",
+    "vmovdqa [rdi + 64], ymm2",
+    "vmovdqa [rdi + 96], ymm3",
+    "sub rsi, -128",
+    "sub rdi, -128",
+    "add rdx, -128",
+    "52:",
+    "cmp rdx, 128",
+    "ja 51b",
+    // 65 to 128 bytes.
+    "53:",
+    "cmp rdx, 64",
+    "jbe 54f",
+    "vmovdqu ymm0, [rsi]",
+    "vmovdqu ymm1, [rsi + 32]",
+    "vmovdqu ymm2, [rsi + rdx - 64]",
+    "vmovdqu ymm3, [rsi + rdx - 32]",
+    "vmovdqu [rdi], ymm0",
+    "vmovdqu [rdi + 32], ymm1",
+    "vmovdqu [rdi + rdx - 64], ymm2",
+    "vmovdqu [rdi + rdx - 32], ymm3",
+    "vzeroupper",
+    "xor eax, eax",
+    "ret",
+    // The last 1 to 64 bytes of more than 128.
+    "54:",
+    "vmovdqu ymm0, [rsi + rdx - 64]",
+    "vmovdqu ymm1, [rsi + rdx - 32]",
+    "vmovdqu [rdi + rdx - 64], ymm0",
+    "vmovdqu [rdi + rdx - 32], ymm1",
+    "vzeroupper",
     "xor eax, eax",
     "ret",
     // After a fault: what is left, byte by byte.
     "RINGWAY_LABEL ringway_copy_retry",
     "mov rcx, rdx",
+    "cmp byte ptr [rip + ringway_copy_avx], 0",
+    "je ringway_copy_bytes",
+    "vzeroupper",
     "RINGWAY_LABEL ringway_copy_bytes",
     "mov al, [rsi]",
     "mov [rdi], al",
@@ -132,6 +190,11 @@ global_asm!(
     ".size ringway_copy, . - ringway_copy",
     ".popsection"
 );
+
+/// Chooses the instructions. Called when rings come into use; copies before that are right, too.
+pub(crate) fn init() {
+    AVX.store(u8::from(std::arch::is_x86_feature_detected!("avx")), Ordering::Relaxed);
+}
 
 /// Copies `bytes` bytes; returns how many, at the end, could not be copied because an address is bad.
 ///
@@ -171,14 +234,11 @@ pub(crate) unsafe fn write<T: Copy>(to: *mut T, value: T) -> bool {
 pub(crate) fn resume_address(at: usize) -> Option<usize> {
     let start = ringway_copy as *const () as usize;
     // Addresses only; none of these labels is read.
-    let string = (&raw const ringway_copy_string).addr();
     let retry = (&raw const ringway_copy_retry).addr();
     let bytes = (&raw const ringway_copy_bytes).addr();
     let done = (&raw const ringway_copy_done).addr();
-    if (start..string).contains(&at) {
+    if (start..retry).contains(&at) {
         Some(retry)
-    } else if (string..retry).contains(&at) {
-        Some(bytes)
     } else if (bytes..done).contains(&at) {
         Some(done)
     } else {

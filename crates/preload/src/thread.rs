@@ -47,6 +47,8 @@ pub(crate) struct ThreadSlot {
     pub(crate) deferred_signal: AtomicU32,
     /// Handlers run so far whose action lacks SA_RESTART. Wraps.
     pub(crate) interrupted: AtomicU32,
+    /// All handlers run so far. Wraps.
+    handlers: AtomicU32,
     robust: AtomicPtr<RobustHead>,
     /// Index + 1 of the next free slot while this one is free.
     pub(crate) next_free: AtomicU32,
@@ -78,9 +80,11 @@ struct Overflow {
     /// Critical sections open.
     sections: AtomicU32,
     interrupted: AtomicU32,
+    handlers: AtomicU32,
 }
 
-static OVERFLOW: Overflow = Overflow { sections: AtomicU32::new(0), interrupted: AtomicU32::new(0) };
+static OVERFLOW: Overflow =
+    Overflow { sections: AtomicU32::new(0), interrupted: AtomicU32::new(0), handlers: AtomicU32::new(0) };
 
 // Initial-exec TLS needs no call, but stable Rust cannot ask for it.
 global_asm!(
@@ -208,9 +212,19 @@ pub(crate) fn interrupted_count() -> u32 {
     current().map_or(&OVERFLOW.interrupted, |slot| &slot.interrupted).load(Ordering::Relaxed)
 }
 
-/// Counts one such handler (called by the signal trampoline).
-pub(crate) fn count_interruption() {
-    current().map_or(&OVERFLOW.interrupted, |slot| &slot.interrupted).fetch_add(1, Ordering::Relaxed);
+/// Handlers that ran so far on the calling thread, whatever their action. Wraps.
+#[inline(always)]
+pub(crate) fn handlers_run() -> u32 {
+    current().map_or(&OVERFLOW.handlers, |slot| &slot.handlers).load(Ordering::Relaxed)
+}
+
+/// Counts a handler that is about to run (called by the signal trampoline).
+pub(crate) fn count_handler(restarts: bool) {
+    let slot = current();
+    slot.map_or(&OVERFLOW.handlers, |slot| &slot.handlers).fetch_add(1, Ordering::Relaxed);
+    if !restarts {
+        slot.map_or(&OVERFLOW.interrupted, |slot| &slot.interrupted).fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Opens a critical section on the calling thread. Sections nest; only the outermost counts.

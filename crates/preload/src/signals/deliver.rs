@@ -98,9 +98,7 @@ unsafe fn deliver(signal: c_int, synchronous: bool, info: *mut siginfo_t, contex
         // SAFETY: the kernel's siginfo.
         return unsafe { settle(signal, synchronous, &action, info) };
     }
-    if action.flags & SA_RESTART == 0 {
-        thread::count_interruption();
-    }
+    thread::count_handler(action.flags & SA_RESTART != 0);
     // SAFETY: the program registered this function for this purpose; the last two arguments are ignored by one-argument
     // handlers, as they are when the kernel calls them.
     unsafe { transmute::<usize, Handler>(action.handler)(signal, info, context) }

@@ -99,6 +99,7 @@ pub(crate) fn arm() {
 }
 
 fn take_over() {
+    copy::init();
     let _guard = lock();
     for signal in managed() {
         // SAFETY: only reads.

@@ -112,6 +112,8 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
+    /// The `ringway run` that it belongs to; 0 = none.
+    pub(crate) run_id: u64,
     pub(crate) session: Option<Session>,
     /// Offers that wait, by the client's own token.
     pub(crate) offers: HashMap<u64, SocketId>,
@@ -137,6 +139,7 @@ impl Client {
             id,
             socket,
             peer,
+            run_id: 0,
             session: None,
             offers: HashMap::new(),
             ends: HashMap::new(),
@@ -211,10 +214,13 @@ impl Client {
                 Some(session) => self.send(&outgoing.message, &[session.page_fd.as_fd()]),
                 None => Err(Errno::INVAL),
             },
-            Attachment::Regions((number, role)) => match connections.get(number) {
-                Some(c) => self.send(&outgoing.message, &[c.ring.as_fd(), c.end(role).region.as_fd()]),
+            Attachment::Regions((number, role)) => match (connections.get(number), connections.end_regions(number)) {
+                (Some(connection), Some(regions)) => {
+                    let fds = [connection.ring.as_fd(), regions[role as usize].as_fd()];
+                    self.send(&outgoing.message, &fds)
+                }
                 // It ended while the message waited.
-                None => {
+                _ => {
                     let reason = Reason::UnknownConnection;
                     let refused = Message { token: outgoing.message.token, reason, ..Message::new(Kind::Refused) };
                     self.send(&refused, &[])

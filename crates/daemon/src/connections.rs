@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::offset_of;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use ringway_channel::Reason;
@@ -12,6 +12,7 @@ use ringway_channel::rendezvous::{PROTOCOL_VERSION, Role};
 use ringway_mem::region::{RegionError, create_sealed};
 
 use crate::endpoint::{Endpoint, SocketId};
+use crate::vault::{Slot, Vault};
 
 /// What a connection is charged with at least: the header, the smallest rings, both end regions.
 pub(crate) const CONNECTION_BYTES_MIN: u64 = (HEADER_BYTES + 2 * CLASS_BYTES[0] + 2 * END_REGION_BYTES) as u64;
@@ -32,7 +33,6 @@ pub(crate) enum Life {
 pub(crate) struct End {
     pub(crate) endpoint: Endpoint,
     pub(crate) uid: u32,
-    pub(crate) region: OwnedFd,
     /// Clients that were given this end.
     pub(crate) members: Vec<u64>,
     pub(crate) life: Life,
@@ -44,9 +44,9 @@ pub(crate) struct End {
 
 impl End {
     /// An end that a process is about to get.
-    pub(crate) fn new(endpoint: Endpoint, uid: u32, region: OwnedFd) -> End {
+    pub(crate) fn new(endpoint: Endpoint, uid: u32) -> End {
         let (life, demoted) = (Life::Held, Reason::None);
-        End { endpoint, uid, region, members: Vec::new(), life, queued: false, demoted }
+        End { endpoint, uid, members: Vec::new(), life, queued: false, demoted }
     }
 }
 
@@ -57,6 +57,8 @@ pub(crate) struct Connection {
     pub(crate) ring: OwnedFd,
     pub(crate) ends: [End; 2],
     pub(crate) charged_bytes: u64,
+    /// Where both end regions lie.
+    slot: Slot,
 }
 
 impl Connection {
@@ -74,8 +76,11 @@ impl Connection {
 pub(crate) type EndRef = (u64, Role);
 
 /// See the module. The caller bounds the number of connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ConnectionTable {
+    vault: Vault,
+    /// The end regions of the newest connection, which is about to be handed out.
+    newest: Option<(u64, [OwnedFd; 2])>,
     by_number: BTreeMap<u64, Connection>,
     by_id: HashMap<SocketId, EndRef>,
     uid_bytes: HashMap<u32, u64>,
@@ -86,6 +91,19 @@ pub(crate) struct ConnectionTable {
 }
 
 impl ConnectionTable {
+    pub(crate) fn new(vault: Vault) -> ConnectionTable {
+        ConnectionTable {
+            vault,
+            newest: None,
+            by_number: BTreeMap::new(),
+            by_id: HashMap::new(),
+            uid_bytes: HashMap::new(),
+            suspects: VecDeque::new(),
+            sampled_to: 0,
+            last_number: 0,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_number.len()
     }
@@ -128,31 +146,50 @@ impl ConnectionTable {
         let ring = create_ring(number)?;
         let regions =
             [create_sealed("ringway-end", END_REGION_BYTES)?, create_sealed("ringway-end", END_REGION_BYTES)?];
-        let [a, b] = regions;
-        let ends = [End::new(ends[0].0, ends[0].1, a), End::new(ends[1].0, ends[1].1, b)];
-        self.insert(Connection { number, ring, ends, charged_bytes: CONNECTION_BYTES_MIN });
+        let ends = ends.map(|(endpoint, uid)| End::new(endpoint, uid));
+        self.insert(number, ring, ends, regions, CONNECTION_BYTES_MIN)?;
         Ok(number)
     }
 
     /// Enters a connection as it is.
-    pub(crate) fn insert(&mut self, mut connection: Connection) {
-        let number = connection.number;
+    pub(crate) fn insert(
+        &mut self,
+        number: u64,
+        ring: OwnedFd,
+        mut ends: [End; 2],
+        regions: [OwnedFd; 2],
+        charged_bytes: u64,
+    ) -> Result<(), RegionError> {
+        let slot = self.vault.put(number, [regions[0].as_fd(), regions[1].as_fd()])?;
+        self.newest = Some((number, regions));
         self.skip_to(number);
-        for uid in connection.uids() {
-            *self.uid_bytes.entry(uid).or_default() += connection.charged_bytes;
-        }
-        for (end, role) in connection.ends.iter_mut().zip([Role::A, Role::B]) {
+        for (end, role) in ends.iter_mut().zip([Role::A, Role::B]) {
             self.by_id.insert(end.endpoint.id, (number, role));
             end.queued = matches!(end.life, Life::Suspect { .. });
             if end.queued {
                 self.suspects.push_back((number, role));
             }
         }
+        let connection = Connection { number, ring, ends, charged_bytes, slot };
+        for uid in connection.uids() {
+            *self.uid_bytes.entry(uid).or_default() += charged_bytes;
+        }
         self.by_number.insert(number, connection);
+        Ok(())
+    }
+
+    /// Both end regions of a connection.
+    pub(crate) fn end_regions(&self, number: u64) -> Option<[OwnedFd; 2]> {
+        match &self.newest {
+            Some((newest, [a, b])) if *newest == number => Some([a.try_clone().ok()?, b.try_clone().ok()?]),
+            _ => self.vault.get(self.get(number)?.slot),
+        }
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<Connection> {
         let connection = self.by_number.remove(&number)?;
+        self.vault.forget(connection.slot);
+        self.newest = self.newest.take().filter(|(newest, _)| *newest != number);
         for end in &connection.ends {
             // The kernel may have given both ends' addresses to a newer connection, never the cookies.
             self.by_id.remove(&end.endpoint.id);
@@ -177,15 +214,16 @@ impl ConnectionTable {
     }
 
     /// `client` holds this end from now on.
-    pub(crate) fn join(&mut self, end: EndRef, client: u64) {
-        if let Some(end) = self.end_mut(end) {
-            end.life = Life::Held;
-            if !end.members.contains(&client) {
-                end.members.push(client);
-            }
-            if end.members.len() == 2 {
-                mark_shared(&end.region);
-            }
+    pub(crate) fn join(&mut self, at: EndRef, client: u64) {
+        let Some(end) = self.end_mut(at) else { return };
+        end.life = Life::Held;
+        if !end.members.contains(&client) {
+            end.members.push(client);
+        }
+        if end.members.len() == 2
+            && let Some(regions) = self.end_regions(at.0)
+        {
+            mark_shared(&regions[at.1 as usize]);
         }
     }
 
@@ -266,8 +304,8 @@ fn mark_shared(region: &OwnedFd) {
 
 fn resident_bytes(connection: &Connection) -> u64 {
     // st_blocks counts 512-byte units whatever the block size.
-    let blocks = |fd: &OwnedFd| rustix::fs::fstat(fd).map_or(0, |stat| stat.st_blocks as u64);
-    512 * (blocks(&connection.ring) + blocks(&connection.ends[0].region) + blocks(&connection.ends[1].region))
+    let blocks = rustix::fs::fstat(&connection.ring).map_or(0, |stat| stat.st_blocks as u64);
+    512 * blocks + 2 * END_REGION_BYTES as u64
 }
 
 /// A ring region with its header filled in. Nobody else knows the file yet, so plain writes will do.

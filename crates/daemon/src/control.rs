@@ -105,6 +105,11 @@ impl Control {
         self.request(&Request::Offers)
     }
 
+    /// What the processes of the `ringway run` with this number have counted, ended ones included.
+    pub fn run(&mut self, run_id: u64) -> Result<Run, ControlError> {
+        self.request(&Request::Run { run_id })
+    }
+
     /// Has the policy file read again.
     pub fn reload(&mut self) -> Result<Done, ControlError> {
         self.request(&Request::Reload)

@@ -43,7 +43,7 @@ impl Diag {
         self.netns
     }
 
-    /// Learns whether lookups work; call it while a descriptor of `known` is open.
+    /// Learns that lookups work if it finds `known`; call it with sockets that should live.
     pub(crate) fn calibrate(&mut self, known: &Endpoint) {
         if !self.trusted && known.id.netns == self.netns {
             self.trusted = self.lookup(known) == Some(true);

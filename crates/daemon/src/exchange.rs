@@ -99,6 +99,8 @@ impl Monitor {
             true => match Session::create(client.peer.pid, message.profile) {
                 Ok(session) => {
                     client.session = Some(session);
+                    client.run_id = message.token;
+                    self.runs.join(client.run_id, client.peer.uid);
                     Reason::None
                 }
                 Err(_) => Reason::ResourceLimit,
@@ -263,7 +265,7 @@ impl Monitor {
         let first = offer.waiters.first().and_then(|w| self.peer(w.client)).ok_or(Reason::NoPartner)?;
         let second = self.peer(waiter.client).ok_or(Reason::NoPartner)?;
         self.policy.judge(&self.party(first, partner), &self.party(second, endpoint.id), ports(endpoint))?;
-        if self.connections.len() as u64 >= self.connections_max.min(self.policy.limits.connections) {
+        if self.connections.len() as u64 >= self.connections_max() {
             return Err(Reason::TableFull);
         }
         let over = |uid| self.connections.charged_bytes(uid) + CONNECTION_BYTES_MIN > self.policy.memory_per_uid_bytes;
@@ -344,6 +346,7 @@ impl Monitor {
         self.restless.remove(&id);
         if let Some(session) = &client.session {
             self.retired.add(session.page());
+            self.runs.retire(client.run_id, client.peer.uid, session.page());
         }
         if !problem.is_empty() {
             self.totals.clients_dropped += 1;

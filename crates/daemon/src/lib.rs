@@ -33,10 +33,12 @@ mod peer;
 pub mod policy;
 mod poller;
 mod requests;
+mod runs;
 mod sweep;
 mod sys;
 mod takeover;
 mod throttle;
+mod vault;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

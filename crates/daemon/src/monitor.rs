@@ -24,7 +24,9 @@ use crate::peer::Peer;
 use crate::policy::Policy;
 use crate::poller::{Poller, Ready, Source};
 use crate::requests::Tool;
+use crate::runs::RunTable;
 use crate::throttle::Throttle;
+use crate::vault::Vault;
 use crate::{DaemonError, Options, paths, sys, takeover};
 
 /// Connections accepted in one go.
@@ -40,6 +42,25 @@ pub(crate) struct Totals {
     pub(crate) attaches: u64,
     pub(crate) clients_dropped: u64,
     pub(crate) refusals: [u64; REASON_SLOTS],
+}
+
+/// How many clients and connections the limit on open files leaves room for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Descriptors in one table.
+    descriptors: u64,
+    /// Two descriptors each.
+    clients_max: u64,
+    /// One descriptor each, and two in the vault.
+    connections_max: u64,
+}
+
+impl Budget {
+    fn new(policy: &Policy, descriptors: u64) -> Budget {
+        let clients_max = policy.limits.clients.min(descriptors / 8);
+        let left = descriptors.saturating_sub(DESCRIPTORS_SPARE.min(descriptors / 2) + 2 * clients_max);
+        Budget { descriptors, clients_max, connections_max: left.min(policy.limits.connections) }
+    }
 }
 
 pub(crate) struct Monitor {
@@ -58,14 +79,15 @@ pub(crate) struct Monitor {
     pub(crate) scrapers: HashMap<u64, Scraper>,
     pub(crate) offers: OfferTable,
     pub(crate) connections: ConnectionTable,
-    /// The bound that the limit on open files sets.
-    pub(crate) connections_max: u64,
+    /// What the limit on open files allows.
+    pub(crate) budget: Budget,
     pub(crate) closer: Closer,
     pub(crate) diag: Option<Diag>,
     pub(crate) own_netns: u64,
     pub(crate) totals: Totals,
     /// What processes that have left had counted.
     pub(crate) retired: Sums,
+    pub(crate) runs: RunTable,
     pub(crate) started: Instant,
     pub(crate) throttle: Throttle,
     pub(crate) last_id: u64,
@@ -108,7 +130,9 @@ impl Monitor {
     ) -> Result<Monitor, DaemonError> {
         let os = |what| move |source| DaemonError::Os { what, source };
         let now = Instant::now();
-        let descriptors = raise_descriptor_limit(&policy);
+        let budget = Budget::new(&policy, raise_descriptor_limit(&policy));
+        // First, while there is little that its threads have to close.
+        let vault = Vault::open(budget.connections_max, budget.descriptors).map_err(os("opening the vault"))?;
         let poller = Poller::new().map_err(os("making an epoll set"))?;
         let signals = sys::signal_descriptor().map_err(os("watching signals"))?;
         for (fd, source) in
@@ -133,11 +157,12 @@ impl Monitor {
             scrapers_at,
             scrapers: HashMap::new(),
             offers: OfferTable::new(policy.limits.offers as usize),
-            connections: ConnectionTable::default(),
-            connections_max: descriptors.saturating_sub(DESCRIPTORS_SPARE + 2 * policy.limits.clients) / 3,
+            connections: ConnectionTable::new(vault),
+            budget,
             closer: Closer::start().map_err(os("starting the closing thread"))?,
             totals: Totals { offers: 0, pairs: 0, attaches: 0, clients_dropped: 0, refusals: [0; REASON_SLOTS] },
             retired: Sums::new(),
+            runs: RunTable::default(),
             started: now,
             throttle: Throttle::new(now),
             last_id: 0,
@@ -227,6 +252,16 @@ impl Monitor {
         let _ = self.poller.watch(&self.listeners.tools, Source::Tools, !deaf, false);
     }
 
+    /// Clients at once.
+    pub(crate) fn clients_max(&self) -> u64 {
+        self.budget.clients_max.min(self.policy.limits.clients)
+    }
+
+    /// Connections at once.
+    pub(crate) fn connections_max(&self) -> u64 {
+        self.budget.connections_max.min(self.policy.limits.connections)
+    }
+
     pub(crate) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -236,10 +271,10 @@ impl Monitor {
         for _ in 0..ACCEPTS_MAX {
             let Some(socket) = self.accept(Source::Libraries, now) else { return };
             let Ok(peer) = Peer::of(&socket) else { continue };
-            let full = self.clients.len() as u64 >= self.policy.limits.clients;
+            let full = self.clients.len() as u64 >= self.clients_max();
             let mine = self.clients_by_uid.get(&peer.uid).copied().unwrap_or(0);
             // No single user may keep the others out.
-            let hog = peer.uid != 0 && mine >= (self.policy.limits.clients * 3).div_ceil(4);
+            let hog = peer.uid != 0 && mine >= (self.clients_max() * 3).div_ceil(4);
             if full || hog {
                 self.throttle.warn(now, format_args!("uid {}: no room for another client (limits.clients)", peer.uid));
                 turn_away(&socket, Reason::TableFull);
@@ -286,7 +321,7 @@ fn load_policy(config: Option<&Path>) -> Result<Policy, DaemonError> {
 
 /// Raises the limit on open files as far as it helps and may be; returns it.
 fn raise_descriptor_limit(policy: &Policy) -> u64 {
-    let wanted = DESCRIPTORS_SPARE + 2 * policy.limits.clients + 3 * policy.limits.connections;
+    let wanted = DESCRIPTORS_SPARE + 2 * policy.limits.clients + policy.limits.connections;
     let now = getrlimit(Resource::Nofile);
     let hard = now.maximum.unwrap_or(u64::MAX);
     if hard < wanted {

@@ -113,6 +113,7 @@ impl Monitor {
             Request::Connections { from } => document(&self.list_connections(peer, from)),
             Request::Processes => document(&self.list_processes(peer)),
             Request::Offers => document(&self.list_offers(peer, now)),
+            Request::Run { run_id } => document(&self.describe_run(peer, run_id)),
             Request::Tap { connection } => self.tap(peer, connection),
             Request::Reload if trusted => match self.reload() {
                 Ok(()) => document(&Done { schema: SCHEMA, done: true }),
@@ -132,7 +133,7 @@ impl Monitor {
         peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw()
     }
 
-    fn sees(&self, peer: &Peer, uid: u32) -> bool {
+    pub(crate) fn sees(&self, peer: &Peer, uid: u32) -> bool {
         peer.uid == uid || self.sees_all(peer)
     }
 
@@ -151,11 +152,11 @@ impl Monitor {
             socket: paths::monitor_socket(&self.listeners.dir),
             policy_file: self.config.clone(),
             clients: self.clients.len() as u64,
-            clients_max: self.policy.limits.clients,
+            clients_max: self.clients_max(),
             offers: self.offers.len() as u64,
             offers_max: self.policy.limits.offers,
             connections: self.connections.len() as u64,
-            connections_max: self.connections_max.min(self.policy.limits.connections),
+            connections_max: self.connections_max(),
             memory_bytes: self.connections.charged_by_uid().filter(|(uid, _)| self.sees(peer, *uid)).map(|c| c.1).sum(),
             memory_per_uid_bytes: self.policy.memory_per_uid_bytes,
             offers_total: self.totals.offers,

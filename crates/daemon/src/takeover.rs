@@ -68,6 +68,8 @@ enum Record {
     Client {
         id: u64,
         peer: Peer,
+        #[serde(default)]
+        run_id: u64,
         closing: bool,
     },
     /// A message that the client has not received yet; `end` if regions go with it.
@@ -196,13 +198,15 @@ impl Monitor {
                 demoted: end.demoted as u16,
             });
             let Connection { number, charged_bytes, .. } = *connection;
-            let fds = [connection.ring.as_fd(), connection.ends[0].region.as_fd(), connection.ends[1].region.as_fd()];
+            let [a, b] = self.connections.end_regions(number).ok_or_else(|| failed("an end region is missing"))?;
+            let fds = [connection.ring.as_fd(), a.as_fd(), b.as_fd()];
             send_record(to, &Record::Connection { number, charged_bytes, ends }, &fds)?;
         }
         for client in self.clients.values() {
             let mut fds = vec![client.socket.as_fd()];
             fds.extend(client.session.iter().map(|session| session.page_fd.as_fd()));
-            let record = Record::Client { id: client.id, peer: client.peer.clone(), closing: client.closing };
+            let Client { id, run_id, closing, .. } = *client;
+            let record = Record::Client { id, peer: client.peer.clone(), run_id, closing };
             send_record(to, &record, &fds)?;
             for queued in &client.queue {
                 let end = match queued.attachment {
@@ -243,9 +247,15 @@ impl Monitor {
             let (record, fds) = receive_record(predecessor, &mut buffer)?;
             match record {
                 Record::Connection { number, charged_bytes, ends } => {
-                    self.inherit_connection(number, charged_bytes, ends, exactly(fds)?, now);
+                    self.inherit_connection((number, charged_bytes), ends, exactly(fds)?, now)?;
                 }
-                Record::Client { id, peer, closing } => self.inherit_client(id, peer, closing, fds, now)?,
+                Record::Client { id, peer, run_id, closing } => {
+                    self.inherit_client(id, peer, closing, fds, now)?;
+                    self.runs.join(run_id, self.clients[&id].peer.uid);
+                    if let Some(client) = self.clients.get_mut(&id) {
+                        client.run_id = run_id;
+                    }
+                }
                 Record::Queued { client, message, page, end } => self.inherit_queued(client, &message, page, end)?,
                 Record::Offer { endpoint, waiters, age_ms, reason } => {
                     let since = now.checked_sub(Duration::from_millis(age_ms)).unwrap_or(now);
@@ -274,16 +284,14 @@ impl Monitor {
 
     fn inherit_connection(
         &mut self,
-        number: u64,
-        charged_bytes: u64,
+        (number, charged_bytes): (u64, u64),
         ends: [EndRecord; 2],
         fds: [OwnedFd; 3],
         now: Instant,
-    ) {
+    ) -> Result<(), DaemonError> {
         let [ring, a, b] = fds;
-        let [end_a, end_b] = ends;
-        let end = |record: EndRecord, region| {
-            let mut end = End::new(record.endpoint, record.uid, region);
+        let ends = ends.map(|record| {
+            let mut end = End::new(record.endpoint, record.uid);
             end.life = match (record.gone, record.members.is_empty()) {
                 (true, _) => Life::Gone,
                 (false, true) => Life::Suspect { since: now },
@@ -292,8 +300,8 @@ impl Monitor {
             end.members = record.members;
             end.demoted = Reason::from_number(record.demoted).unwrap_or(Reason::None);
             end
-        };
-        self.connections.insert(Connection { number, ring, ends: [end(end_a, a), end(end_b, b)], charged_bytes });
+        });
+        self.connections.insert(number, ring, ends, [a, b], charged_bytes).map_err(failed)
     }
 
     fn inherit_client(
@@ -348,6 +356,9 @@ impl Monitor {
     fn join_members(&mut self, now: Instant) {
         for connection in self.connections.from(0) {
             for (end, role) in connection.ends.iter().zip([Role::A, Role::B]) {
+                if let Some(diag) = &mut self.diag {
+                    diag.calibrate(&end.endpoint);
+                }
                 for id in &end.members {
                     if let Some(client) = self.clients.get_mut(id) {
                         client.ends.insert(end.endpoint.id.cookie, (connection.number, role));

@@ -21,6 +21,10 @@ pub enum Request {
     },
     Processes,
     Offers,
+    /// What the processes of one `ringway run` have counted together.
+    Run {
+        run_id: u64,
+    },
     Metrics,
     /// Root, or the monitor's own user.
     Reload,
@@ -170,6 +174,18 @@ pub struct Process {
     pub offers: u64,
     /// Replies that it has not read yet.
     pub replies_queued: u64,
+    pub counters: BTreeMap<String, u64>,
+    /// Connections on plain TCP, by reason; reasons that never occurred are left out.
+    pub refusals: BTreeMap<String, u64>,
+}
+
+/// The processes of one `ringway run`, taken together.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    pub schema: u32,
+    pub run_id: u64,
+    /// Processes that ever said hello, each exec counted again.
+    pub processes_total: u64,
     pub counters: BTreeMap<String, u64>,
     /// Connections on plain TCP, by reason; reasons that never occurred are left out.
     pub refusals: BTreeMap<String, u64>,

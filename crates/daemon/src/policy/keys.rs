@@ -109,7 +109,8 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "limits.connections",
-        meaning: "Upgraded connections at once. The limit on open files bounds it too: three for each.",
+        meaning: "Upgraded connections at once. The limit on open files bounds it too (`ringway status` shows the \
+                  result). Raising it takes effect at start.",
         allowed: "1 to 1048576",
         default: "65536",
         example: "10000",

@@ -109,9 +109,8 @@ impl Monitor {
         monitor
     }
 
-    /// In a directory that is prepared already; it may fail to start.
-    pub(crate) fn unready(dir: PathBuf) -> Monitor {
-        let child = spawn(&dir, &[]);
+    /// Wraps a process that is on its way, and the directory made for it.
+    pub(crate) fn of(dir: PathBuf, child: Child) -> Monitor {
         Monitor { dir, child, owns_dir: true }
     }
 

@@ -103,7 +103,7 @@ fn a_hangup_reads_the_policy_again_and_a_broken_file_changes_nothing() {
 #[test]
 fn a_broken_policy_file_stops_the_start_and_says_where() {
     let dir = directory("[limits]\nclients = \"many\"");
-    let mut monitor = Monitor::unready(dir);
+    let mut monitor = Monitor::of(dir.clone(), spawn(&dir, &[]));
     let (code, log) = monitor.finish();
     assert_eq!(code, Some(1));
     assert!(log.contains("policy.toml:2: `clients = \"many\"`"), "{log}");
@@ -124,4 +124,20 @@ fn an_idle_monitor_leaves_but_not_while_connections_live() {
     assert!(monitor.child.try_wait().unwrap().is_none(), "the sockets still live");
     drop(sockets);
     assert_eq!(monitor.finish(), (Some(0), String::new()));
+}
+
+#[test]
+fn the_service_manager_hears_that_it_is_ready() {
+    let dir = directory("");
+    let path = dir.join("notify.sock");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let child = spawn(&dir, &[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+    let mut monitor = Monitor::of(dir, child);
+    let mut said = [0u8; 256];
+    let got = socket.recv(&mut said).unwrap();
+    assert_eq!(String::from_utf8_lossy(&said[..got]).trim_end(), "READY=1");
+    Library::hello(&monitor.dir);
+    monitor.signal(Signal::TERM);
+    assert_eq!(monitor.finish().0, Some(0));
 }

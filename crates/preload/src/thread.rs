@@ -371,18 +371,15 @@ impl Stamp {
     }
 }
 
-/// Longest wait of [`synchronize`].
-const SYNCHRONIZE_LIMIT_NS: u64 = 1_000_000_000;
-
-/// [`retire`], then waits until the stamp has passed. False: a section did not end in time (its thread is
-/// stopped, or waits for the caller); nothing may be unmapped.
+/// [`retire`], then waits until the stamp has passed, at most `limit_us`. False: a section did not end in
+/// time (its thread is stopped, or waits for the caller); nothing may be unmapped.
 #[must_use]
-pub(crate) fn synchronize() -> bool {
+pub(crate) fn synchronize(limit_us: u64) -> bool {
     let stamp = retire();
-    let start_ns = sys::monotonic_ns();
+    let deadline_ns = sys::monotonic_ns().saturating_add(limit_us.saturating_mul(1000));
     let mut round = 0u32;
     while !stamp.passed() {
-        if sys::monotonic_ns() - start_ns > SYNCHRONIZE_LIMIT_NS {
+        if sys::monotonic_ns() >= deadline_ns {
             return false;
         }
         round += 1;
@@ -391,3 +388,6 @@ pub(crate) fn synchronize() -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests;

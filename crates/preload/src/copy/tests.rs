@@ -26,8 +26,23 @@ fn sizes() -> impl Iterator<Item = usize> {
     (0..300).chain(500..530).chain(1000..1050).chain(2030..2070).chain([3000, 4095, 4096, 4097, 8191, 65_536, 300_001])
 }
 
+/// Runs `body` in a child, faults mended, once per set of instructions that the machine has.
+fn with_each_instruction_set(body: impl Fn()) {
+    for avx in [0, u8::from(std::arch::is_x86_feature_detected!("avx"))] {
+        in_child(|| {
+            signals::arm();
+            AVX.store(avx, Ordering::Relaxed);
+            body();
+        });
+    }
+}
+
 #[test]
 fn copies_what_memcpy_would() {
+    with_each_instruction_set(copy_all_sizes);
+}
+
+fn copy_all_sizes() {
     let source = pattern(300_100);
     for bytes in sizes() {
         for (from, to) in [(0, 0), (1, 0), (0, 3), (7, 5), (63, 1)] {
@@ -43,8 +58,7 @@ fn copies_what_memcpy_would() {
 
 #[test]
 fn a_bad_end_is_reported_to_the_byte() {
-    in_child(|| {
-        signals::arm();
+    with_each_instruction_set(|| {
         let inner = guarded_pages(2);
         let source = pattern(3 * PAGE);
         for bytes in sizes().filter(|&bytes| bytes <= 2 * PAGE + 500) {
@@ -75,8 +89,7 @@ fn a_bad_end_is_reported_to_the_byte() {
 
 #[test]
 fn bad_starts_and_wild_addresses_copy_nothing() {
-    in_child(|| {
-        signals::arm();
+    with_each_instruction_set(|| {
         let source = pattern(5000);
         // A null pointer, a low one, one without meaning on this machine, kernel memory.
         for address in [0usize, 8, 0x1234_5678_9ABC_DEF0, usize::MAX - 10_000] {
@@ -99,8 +112,7 @@ fn bad_starts_and_wild_addresses_copy_nothing() {
 
 #[test]
 fn a_truncated_file_is_a_bad_address() {
-    in_child(|| {
-        signals::arm();
+    with_each_instruction_set(|| {
         // SAFETY: a file and a mapping of this test.
         unsafe {
             let fd = libc::memfd_create(c"copy".as_ptr(), 0);
@@ -116,8 +128,7 @@ fn a_truncated_file_is_a_bad_address() {
 
 #[test]
 fn memory_that_comes_and_goes_never_kills() {
-    in_child(|| {
-        signals::arm();
+    with_each_instruction_set(|| {
         let inner = guarded_pages(2).addr();
         let stop = std::sync::atomic::AtomicBool::new(false);
         let source = pattern(2 * PAGE);

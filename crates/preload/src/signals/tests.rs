@@ -13,7 +13,7 @@ static CODE: AtomicI32 = AtomicI32::new(0);
 static SENDER: AtomicI32 = AtomicI32::new(0);
 static MASK: AtomicU64 = AtomicU64::new(0);
 
-extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
+extern "C" fn on_signal(_: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
     RUNS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the kernel's pointers.
     unsafe {

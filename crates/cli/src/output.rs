@@ -94,9 +94,8 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> S
         for (i, cell) in cells.iter().enumerate() {
             let pad = widths[i] - cell.chars().count();
             let is_last = i + 1 == cells.len();
-            match right.contains(&i) {
-                true => text.push_str(&" ".repeat(pad)),
-                false => {}
+            if right.contains(&i) {
+                text.push_str(&" ".repeat(pad));
             }
             text.push_str(cell);
             if !is_last {

@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use ringway_daemon::paths::{self, SOCKET_VARIABLE};
 
-use crate::launch::{autostart, library, program, supervise};
+use super::EXIT_NEGATIVE;
+use crate::launch::{autostart, library, outcome, program, supervise};
 use crate::monitor;
 use crate::output::talk;
 
@@ -30,7 +31,7 @@ Examples:
 
 Without --require and -v the command becomes the program: same process id, same terminal, same exit
 code. With them it stays as the parent, passes signals on, and ends with the program's exit code, or
-with 1 if --require finds that nothing was upgraded. 126: not executable, 127: not found, 128+N:
+with 1 if that is 0 and --require finds that nothing was upgraded. 126: not executable, 127: not found, 128+N:
 killed by signal N, 2: ringway itself failed.")]
 pub(super) struct Arguments {
     /// How long to wait actively for the peer before sleeping
@@ -84,13 +85,15 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
         Ok(()) => environment(&library::find()?, &socket_dir, arguments.profile),
         Err(problem) => {
             talk(format_args!("no monitor: {problem}; going on with plain TCP"));
+            if arguments.require {
+                return Ok(ExitCode::from(EXIT_NEGATIVE));
+            }
             Vec::new()
         }
     };
-    if !environment.is_empty() && !arguments.no_daemon && !paths::answers(&socket_dir) {
-        if let Err(e) = autostart::start(&socket_dir) {
-            talk(format_args!("no monitor: {e:#}; going on with plain TCP"));
-        }
+    let start_wanted = !environment.is_empty() && !arguments.no_daemon && !paths::answers(&socket_dir);
+    if start_wanted && let Err(e) = autostart::start(&socket_dir) {
+        talk(format_args!("no monitor: {e:#}; going on with plain TCP"));
     }
     if let Some(obstacle) = program::preload_obstacle(&path) {
         talk(format_args!("{obstacle}: its connections stay on plain TCP"));
@@ -158,8 +161,28 @@ fn stay_parent(
             None => return Err(e.context(format!("running {}", name.display()))),
         },
     };
-    let _ = (socket_dir, run_id);
-    Ok(ExitCode::from(code))
+    let nothing = report(arguments, socket_dir, run_id);
+    // A failure of the program itself says more than ours.
+    Ok(ExitCode::from(if code == 0 && nothing && arguments.require { EXIT_NEGATIVE } else { code }))
+}
+
+/// Says what the run has brought; whether that is nothing.
+fn report(arguments: &Arguments, socket_dir: &Path, run_id: u64) -> bool {
+    let run = match outcome::ask(socket_dir, run_id) {
+        Ok(run) => run,
+        Err(e) => {
+            talk(format_args!("nothing was upgraded, as far as can be told: {e}"));
+            return true;
+        }
+    };
+    if arguments.verbose {
+        talk(format_args!("{}", outcome::summary(&run)));
+    }
+    let nothing = outcome::upgraded(&run) == 0;
+    if nothing && arguments.require {
+        talk(format_args!("nothing was upgraded: {}", outcome::why_nothing(&run)));
+    }
+    nothing
 }
 
 fn merged_environment(own: &[(OsString, OsString)]) -> Result<Vec<CString>> {

@@ -247,7 +247,7 @@ fn address(word: &str) -> Result<(Network, Option<u16>), String> {
         }
         None if word.parse::<IpAddr>().is_ok() => (word, ""),
         None => match word.split_once([':', '/']) {
-            Some((host, _)) if !word.matches(':').nth(1).is_some() => (host, &word[host.len()..]),
+            Some((host, _)) if word.matches(':').nth(1).is_none() => (host, &word[host.len()..]),
             Some(_) => word.split_once('/').map_or((word, ""), |(host, _)| (host, &word[host.len()..])),
             None => (word, ""),
         },

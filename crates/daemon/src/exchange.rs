@@ -179,7 +179,10 @@ impl Monitor {
         let waiter = Waiter { client: id, token };
         let note = match self.offers.partner(&endpoint, self.policy.across_network_namespaces) {
             Partner::Absent => Reason::NoPartner,
-            Partner::Foreign(_) => Reason::ForeignNamespace,
+            Partner::Foreign(other) => {
+                self.offers.note(other, Reason::ForeignNamespace);
+                Reason::ForeignNamespace
+            }
             Partner::Ambiguous => return Err(Reason::Ambiguous),
             Partner::Found(partner) if self.offers.get(endpoint.id).is_none() => {
                 match self.partner_lives(partner, id) {

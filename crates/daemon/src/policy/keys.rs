@@ -52,7 +52,9 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "allow",
         meaning: "Rules that allow pairs beyond the default. All conditions of a rule must hold, for both ends. \
-                  To let users 33 and 1001 pair on port 8080: [[allow]] uid = [33, 1001] port = [8080]",
+                  To let users 33 and 1001 pair on port 8080: [[allow]] uid = [33, 1001] port = [8080]. \
+                  Different users are paired in the monitor's own network namespace only: elsewhere it cannot \
+                  check that a waiting socket is still open.",
         allowed: "[[allow]] entries with uid, gid, cgroup, netns, port",
         default: "none",
         example: "",

@@ -63,6 +63,54 @@ fn the_same_loopback_addresses_in_two_namespaces_never_meet() {
     }
 }
 
+fn ip(arguments: &str) -> bool {
+    std::process::Command::new("ip").args(arguments.split(' ')).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn two_namespaces_joined_by_a_cable_are_paired_only_if_the_policy_says_so() {
+    for (policy, expected) in [("across_network_namespaces = true", Kind::Paired), ("", Kind::Refused)] {
+        let monitor = Monitor::start(&format!("offer_timeout_s = 1\n{policy}"));
+        in_new_namespace(|| {
+            let near = rustix::thread::gettid().as_raw_nonzero();
+            in_new_namespace(|| {
+                let cable = ip(&format!("link add far type veth peer name near netns {near}"))
+                    && ip("addr add 10.9.9.2/24 dev far")
+                    && ip("link set far up")
+                    && in_namespace_of(near, || ip("addr add 10.9.9.1/24 dev near") && ip("link set near up"));
+                if !cable {
+                    return eprintln!("skipped: no veth pairs here");
+                }
+                let listener = TcpListener::bind("10.9.9.2:0").unwrap();
+                let address = listener.local_addr().unwrap();
+                let client = in_namespace_of(near, || TcpStream::connect(address).unwrap());
+                let server = listener.accept().unwrap().0;
+                let library = Library::hello(&monitor.dir);
+                library.offer(&client, 1);
+                library.offer(&server, 2);
+                for _ in 0..2 {
+                    let (message, _) = library.expect(expected);
+                    let reason = if expected == Kind::Paired { Reason::None } else { Reason::ForeignNamespace };
+                    assert_eq!(message.reason, reason);
+                }
+            })
+        });
+    }
+}
+
+/// Runs `work` on a thread that has entered the network namespace of thread `of`.
+fn in_namespace_of<T: Send>(of: std::num::NonZeroI32, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let inner = move || {
+            let namespace = std::fs::File::open(format!("/proc/self/task/{of}/ns/net")).unwrap();
+            let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&namespace), kind).unwrap();
+            work()
+        };
+        scope.spawn(inner).join().unwrap()
+    })
+}
+
 /// Connects from a chosen local address.
 fn connect_from(local: std::net::SocketAddr, remote: std::net::SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};

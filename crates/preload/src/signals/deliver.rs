@@ -55,8 +55,11 @@ global_asm!(
     ".popsection"
 );
 
+/// Kept in one place, because the compiler may give a function several addresses.
+static TRAMPOLINE: Handler = trampoline;
+
 pub(super) fn trampoline_address() -> usize {
-    trampoline as *const () as usize
+    TRAMPOLINE as usize
 }
 
 /// How handlers without a restorer of their own return to the kernel.

@@ -90,17 +90,20 @@ impl Drop for Guard {
 /// Puts the trampoline in front of all handlers, and in front of faults. Call before the first ring is
 /// used; cheap when repeated.
 pub(crate) fn arm() {
-    while STATE.load(Ordering::Acquire) != ARMED {
-        match STATE.compare_exchange(UNARMED, ARMING, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(_) => take_over(),
-            Err(_) => sys::sched_yield(),
-        }
+    if STATE.load(Ordering::Acquire) == ARMED {
+        return;
+    }
+    let _guard = lock();
+    if STATE.load(Ordering::Relaxed) == UNARMED {
+        // Only now, with the lock held: hooks that see it must find a complete table.
+        STATE.store(ARMING, Ordering::SeqCst);
+        take_over();
     }
 }
 
+/// Fills the table and installs the trampoline. May be done again after it was left half-way.
 fn take_over() {
     copy::init();
-    let _guard = lock();
     for signal in managed() {
         // SAFETY: only reads.
         match unsafe { sys::rt_sigaction(signal, None) } {
@@ -119,10 +122,11 @@ pub(crate) fn after_fork_child() {
     if LOCK.swap(0, Ordering::Relaxed) == 0 {
         return;
     }
-    if STATE.load(Ordering::Relaxed) == ARMING {
-        return take_over();
+    match STATE.load(Ordering::Relaxed) {
+        ARMING => take_over(),
+        ARMED => managed().for_each(|signal| install(signal, &table::read(signal))),
+        _ => {}
     }
-    managed().for_each(|signal| install(signal, &table::read(signal)));
 }
 
 /// Gives the kernel what stands for the program's `action`.
@@ -165,7 +169,11 @@ pub(crate) unsafe fn exchange(signal: c_int, new: Option<&KernelSigaction>) -> R
     }
     match new {
         Some(new) => Ok(replace(signal, new)),
-        None => Ok(table::read(signal)),
+        None if STATE.load(Ordering::Acquire) == ARMED => Ok(table::read(signal)),
+        None => {
+            let _complete = lock();
+            Ok(table::read(signal))
+        }
     }
 }
 

@@ -490,6 +490,7 @@ fn changes_while_arming_are_not_lost() {
                             set(signal, &action(handler, libc::SA_SIGINFO, 0));
                             let old = set(signal, &action(libc::SIG_IGN, 0, 0));
                             assert_eq!(old.sa_sigaction, handler);
+                            assert_eq!(get(signal).sa_sigaction, libc::SIG_IGN);
                             let old = set(signal, &action(handler, libc::SA_SIGINFO, 0));
                             assert_eq!(old.sa_sigaction, libc::SIG_IGN);
                         }
@@ -551,5 +552,28 @@ fn a_child_of_fork_has_its_own_armed_table() {
         });
         assert_eq!(get(SIGUSR2).sa_sigaction, libc::SIG_DFL);
         assert_eq!(runs(), 0);
+    });
+}
+
+#[test]
+fn a_fork_in_the_middle_of_a_change_leaves_the_child_usable() {
+    in_child(|| {
+        handle(SIGUSR1, 0);
+        for armed in [false, true] {
+            if armed {
+                arm();
+            }
+            let change = lock();
+            in_child(|| {
+                sys::rt_sigprocmask(libc::SIG_UNBLOCK, !0);
+                arm();
+                handle(SIGUSR2, 0);
+                raise(SIGUSR1);
+                raise(SIGUSR2);
+                assert_eq!(runs(), 2);
+                assert_eq!(kernel_handler(SIGUSR1), deliver::trampoline_address());
+            });
+            drop(change);
+        }
     });
 }

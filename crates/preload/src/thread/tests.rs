@@ -187,6 +187,7 @@ fn threads_without_a_slot_block_signals_instead() {
 #[test]
 fn a_child_that_borrows_the_memory_changes_nothing() {
     extern "C" fn on_signal(_: libc::c_int) {}
+    static HANDLER: extern "C" fn(libc::c_int) = on_signal;
     extern "C" fn borrower(_: *mut c_void) -> libc::c_int {
         // SAFETY: zeroed structs on this frame.
         unsafe {
@@ -195,7 +196,7 @@ fn a_child_that_borrows_the_memory_changes_nothing() {
             let read = hook::sigaction(libc::SIGUSR1, ptr::null(), &raw mut old);
             action.sa_sigaction = libc::SIG_IGN;
             let write = hook::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut());
-            let fine = read == 0 && write == 0 && old.sa_sigaction == on_signal as *const () as usize;
+            let fine = read == 0 && write == 0 && old.sa_sigaction == HANDLER as usize;
             libc::c_int::from(!fine || !is_borrower())
         }
     }
@@ -204,14 +205,14 @@ fn a_child_that_borrows_the_memory_changes_nothing() {
         let mut stack = vec![0u128; 16_384];
         // SAFETY: handler and stack live on; the child ends before clone's parent goes on (CLONE_VFORK).
         unsafe {
-            hook::signal(libc::SIGUSR1, on_signal as *const () as usize);
+            hook::signal(libc::SIGUSR1, HANDLER as usize);
             let top = stack.as_mut_ptr().add(stack.len()).cast();
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
             let pid = libc::clone(borrower, top, flags, ptr::null_mut());
             let mut status = -1;
             assert_eq!(libc::waitpid(pid, &raw mut status, 0), pid);
             assert_eq!(status, 0);
-            assert_eq!(hook::signal(libc::SIGUSR1, libc::SIG_DFL), on_signal as *const () as usize);
+            assert_eq!(hook::signal(libc::SIGUSR1, libc::SIG_DFL), HANDLER as usize);
         }
         assert!(!is_borrower());
     });

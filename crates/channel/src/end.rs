@@ -77,6 +77,9 @@ pub struct RxState {
     pub lock: AtomicU32,
     /// [`Path`] as a number: where this end looks for the next byte.
     pub path: AtomicU32,
+    /// 1 once this end has promised that all its waits know the ring.
+    pub ready: AtomicU32,
+    _pad: AtomicU32,
     pub ring: ConsumerState,
     /// Bytes taken from TCP since the connection began, doorbells included.
     pub tcp_consumed: AtomicU64,

@@ -29,8 +29,12 @@ pub const fn unpublished_max_bytes(capacity_bytes: u64) -> u64 {
     capacity_bytes / 4
 }
 
-/// A write that was not published for so long is taken for one that never happened.
+/// How long bytes are held back for the next publication; then the worst is assumed of it.
 pub const SETTLE: Duration = Duration::from_millis(5);
+
+/// Looks, [`SETTLE`] apart, after which a direction that rests has shown everything: one for what is held
+/// back, two for the rest of the epoch after it, one for the current epoch.
+pub const FINAL_LOOKS: u32 = 4;
 
 /// Why a descriptor cannot be observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +255,12 @@ impl RingObserver {
             cursor.overtaken = Some(overtaken);
             return Look { lost_bytes: 0, offset };
         }
-        let reach = written_to.map_or(u64::MAX, |to| to.saturating_sub(by.start()));
+        // Nothing published since the copy: a write of any size may have been under way.
+        let unpublished = match written_to == Some(*tail) && epoch == *by {
+            true => unpublished_max_bytes(by.capacity()),
+            false => 0,
+        };
+        let reach = written_to.map_or(u64::MAX, |to| to.saturating_sub(by.start()).saturating_add(unpublished));
         let torn = bytes_hit(*position, bytes.len() as u64, by.capacity(), reach);
         out.extend_from_slice(&bytes[torn as usize..]);
         Look { lost_bytes: torn, offset: offset + torn }

@@ -1,12 +1,65 @@
-//! libringway.so
+//! `libringway.so`: carries an unmodified program's local TCP connections over shared memory.
+//!
+//! The program's sockets stay kernel sockets at the program's own descriptor numbers. This library
+//! exports libc's names for everything that touches a descriptor; each hook decides in a few
+//! instructions whether the call is the kernel's (it nearly always is) or concerns an upgraded connection.
+//!
+//! ```text
+//!   hooks/      extern "C" names                      table     what each descriptor number is
+//!     |                                               conn      the connections
+//!   upgrade     by which way a call goes              family    what forked processes agree on
+//!     |                                               monitor   offers, answers
+//!   tx, rx      the ring's send and receive           attach    from answer to upgraded connection
+//!   readiness   poll's answer for a connection        wait,spin sleeping for one connection
+//!   epoll/      sets of connections                   signals/  deferral while tables are changed
+//! ```
+//!
+//! Rules: no allocation, no std I/O, no lock held where a signal handler can run, no panic. Memory that
+//! the peer can write is read once and bounded.
 
+mod attach;
+mod config;
+mod conn;
 mod copy;
+mod epoll;
+mod family;
+mod growable;
 mod hooks;
+mod iov;
+mod kernel;
 mod lock;
+mod monitor;
+mod ops;
+mod process;
+mod readiness;
 mod real;
 mod registry;
+mod reset;
+mod rx;
 mod signals;
+mod spin;
+mod spinlock;
+mod stats;
 mod sys;
+mod table;
 #[cfg(test)]
 mod testing;
 mod thread;
+mod tx;
+mod upgrade;
+mod wait;
+
+/// Runs when the library is loaded, before the program and (usually) before other constructors.
+unsafe extern "C" fn initialise() {
+    real::resolve();
+    thread::init();
+    spin::find_rseq();
+    // SAFETY: this is the constructor; nothing else runs yet.
+    unsafe { config::read() };
+    process::install();
+}
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: unsafe extern "C" fn() = initialise;

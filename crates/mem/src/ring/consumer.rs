@@ -33,11 +33,43 @@ impl<'a> Consumer<'a> {
         self.own.head.load(Relaxed)
     }
 
-    /// Whether the producer has published anything beyond `head`, by one load of its line. Needs no
-    /// lock and proves nothing: for spinning and for readiness.
+    /// The producer's tail, unchecked. Needs no lock and proves nothing: for spinning and readiness.
+    #[inline]
+    pub fn published(&self) -> u64 {
+        self.peer.tail.load(Acquire)
+    }
+
+    /// Whether the producer has published anything beyond `head`; as `published`.
     #[inline]
     pub fn has_news(&self) -> bool {
-        self.peer.tail.load(Acquire) != self.head()
+        self.published() != self.head()
+    }
+
+    /// Bytes between `head` and the tail as last read; over all epochs.
+    #[inline]
+    pub fn known(&self) -> u64 {
+        self.own.tail_seen.load(Relaxed) - self.head()
+    }
+
+    /// Where the bytes lie that follow the `skip` next ones, for looking ahead without consuming; at
+    /// most `wanted`, at most up to the end of an epoch.
+    pub fn ahead(&self, skip: usize, wanted: usize) -> Result<Spans, Violation> {
+        let first = self.spans(skip.saturating_add(wanted))?;
+        let (epoch, published) = (Epoch(self.own.epoch.load(Relaxed)), Epoch(self.peer.epoch.load(Acquire)));
+        let (from, tail) = (self.head() + skip as u64, self.own.tail_seen.load(Relaxed));
+        let (epoch, end) = if skip < first.bytes() || published == epoch {
+            (epoch, self.head() + first.bytes() as u64)
+        } else {
+            (published, tail)
+        };
+        if from < epoch.start() && epoch == published {
+            return Ok(epoch.spans(from, 0));
+        }
+        let len = end.saturating_sub(from).min(wanted as u64);
+        if len > epoch.capacity() {
+            return Err(Violation::Tail { head: from, tail: end });
+        }
+        Ok(epoch.spans(from, len))
     }
 
     /// Where the next byte will lie if the ring is in its smallest class: what to prefetch.
@@ -96,6 +128,7 @@ impl<'a> Consumer<'a> {
             return Err(Violation::Epoch { start: published.start(), head });
         }
         self.own.epoch.store(published.0, Relaxed);
+        self.line.adopted.store(published.0, Release);
         Ok((published, tail))
     }
 

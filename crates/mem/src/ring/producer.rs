@@ -38,6 +38,9 @@ pub struct Producer<'a> {
 /// Quiet page crossings before a large ring shrinks.
 const QUIET_CROSSINGS: u64 = 16;
 
+/// Largest class that a stream grows to by itself: 256 KiB, which stays in the second-level cache.
+const STREAM_CLASS: usize = 2;
+
 impl<'a> Producer<'a> {
     pub fn new(line: &'a ProducerLine, peer: &'a ConsumerLine, own: &'a ProducerState) -> Self {
         Producer { line, peer, own }
@@ -82,6 +85,13 @@ impl<'a> Producer<'a> {
         Ok(self.free_with(head) as usize)
     }
 
+    /// Whether a send would find room, counting room that growing would make.
+    pub fn is_writable(&self, class_max: usize) -> Result<bool, Violation> {
+        let (epoch, head) = (self.epoch(), self.refresh()?);
+        let can_grow = epoch.class() < class_max && self.peer.adopted.load(Relaxed) == epoch.0;
+        Ok(can_grow || self.free_with(head) >= epoch.capacity() / 4)
+    }
+
     /// Bytes published and not yet consumed.
     pub fn queued(&self) -> Result<u64, Violation> {
         Ok(self.tail() - self.refresh()?)
@@ -121,11 +131,12 @@ impl<'a> Producer<'a> {
         let (epoch, tail, head) = (self.epoch(), self.tail(), self.refresh()?);
         if head != tail {
             self.own.quiet.store(0, Relaxed);
-            let may_change = head > epoch.start();
-            if self.free_with(head) >= len as u64 || epoch.class() >= class_max || !may_change {
+            let may_change = self.peer.adopted.load(Acquire) == epoch.0;
+            let class = self.next_class(epoch, head, len, class_max);
+            if self.free_with(head) >= len as u64 || class <= epoch.class() || !may_change {
                 return Ok(Resized::No);
             }
-            self.begin_epoch(tail, epoch.class() + 1);
+            self.begin_epoch(tail, class);
             return Ok(Resized::Grown);
         }
         let wanted = CLASS_BYTES.iter().position(|&c| c >= len).unwrap_or(CLASS_BYTES.len() - 1).min(class_max);
@@ -143,6 +154,14 @@ impl<'a> Producer<'a> {
         self.own.quiet.store(quiet, Relaxed);
         self.begin_epoch(tail, epoch.class());
         Ok(Resized::No)
+    }
+
+    /// The class to grow to. A consumer that reads keeps up best with a ring that stays in the cache;
+    /// one that has not read at all gets all the room there is.
+    fn next_class(&self, epoch: Epoch, head: u64, len: usize, class_max: usize) -> usize {
+        let idle = head <= epoch.start();
+        let fits = CLASS_BYTES.iter().position(|&c| c >= len).unwrap_or(CLASS_BYTES.len() - 1);
+        if idle { class_max } else { (epoch.class() + 1).min(STREAM_CLASS).max(fits).min(class_max) }
     }
 
     fn begin_epoch(&self, start: u64, class: usize) {

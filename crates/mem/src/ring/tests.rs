@@ -19,7 +19,7 @@ impl Model {
     fn new() -> Box<Model> {
         Box::new(Model {
             producer_line: ProducerLine { tail: 0.into(), epoch: 0.into(), cpu: 0.into(), previous_epoch: 0.into() },
-            consumer_line: ConsumerLine { head: 0.into(), cpu: 0.into() },
+            consumer_line: ConsumerLine { head: 0.into(), adopted: 0.into(), cpu: 0.into() },
             producer: ProducerState::default(),
             consumer: ConsumerState::default(),
             areas: CLASS_BYTES.map(|n| vec![0; n]),
@@ -38,6 +38,21 @@ impl Model {
         s.bytes()
     }
 
+    /// Everything that can be seen without consuming.
+    fn look_ahead(&mut self) -> Vec<u8> {
+        let c = Consumer::new(&self.consumer_line, &self.producer_line, &self.consumer);
+        let mut out = Vec::new();
+        loop {
+            let s = c.ahead(out.len(), 1 << 21).unwrap();
+            if s.is_empty() {
+                return out;
+            }
+            let area = &self.areas[s.class];
+            out.extend_from_slice(&area[s.at..s.at + s.first]);
+            out.extend_from_slice(&area[..s.second]);
+        }
+    }
+
     fn receive(&mut self, wanted: usize) -> Vec<u8> {
         let c = Consumer::new(&self.consumer_line, &self.producer_line, &self.consumer);
         let s = c.spans(wanted).unwrap();
@@ -54,6 +69,7 @@ enum Op {
     Send(usize, usize),
     Receive(usize),
     Drain,
+    LookAhead,
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -62,12 +78,13 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => (size.clone(), 0usize..4).prop_map(|(n, c)| Op::Send(n, c)),
         4 => size.prop_map(Op::Receive),
         1 => Just(Op::Drain),
+        1 => Just(Op::LookAhead),
     ];
     proptest::collection::vec(op, 1..200)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn bytes_come_out_as_they_went_in(ops in ops()) {
         let mut ring = Model::new();
@@ -86,6 +103,7 @@ proptest! {
                     prop_assert!(!got.is_empty() || oracle.is_empty(), "bytes are stuck");
                     for b in got { prop_assert_eq!(Some(b), oracle.pop_front()); }
                 }
+                Op::LookAhead => prop_assert_eq!(ring.look_ahead(), oracle.iter().copied().collect::<Vec<_>>()),
                 Op::Drain => {
                     while !oracle.is_empty() {
                         let got = ring.receive(usize::MAX >> 1);

@@ -19,6 +19,7 @@ fn send(shared: &Shared, own: &ProducerState, byte: u8, resize: bool) {
         p.make_room(CLASS_BYTES[0] + 1, 1).unwrap();
     }
     let s = p.spans(1);
+    // SAFETY: the protocol under test gives a cell to one side at a time; loom's cell panics if not.
     shared.areas[s.class][s.at].with_mut(|cell| unsafe { *cell = byte });
     p.publish(1, 0);
 }
@@ -33,7 +34,7 @@ fn a_byte_is_seen_only_after_it_was_written() {
                 cpu: 0u32.into(),
                 previous_epoch: 0u64.into(),
             },
-            consumer_line: ConsumerLine { head: 0u64.into(), cpu: 0u32.into() },
+            consumer_line: ConsumerLine { head: 0u64.into(), adopted: 0u64.into(), cpu: 0u32.into() },
             areas: std::array::from_fn(|_| std::array::from_fn(|_| UnsafeCell::new(0))),
         });
         let theirs = shared.clone();
@@ -48,6 +49,7 @@ fn a_byte_is_seen_only_after_it_was_written() {
         for _ in 0..3 {
             let s = c.spans(1).unwrap();
             if !s.is_empty() {
+                // SAFETY: the protocol under test gives a cell to one side at a time; loom's cell panics if not.
                 let byte = shared.areas[s.class][s.at].with(|cell| unsafe { *cell });
                 seen += 1;
                 assert_eq!(byte, seen);

@@ -1,0 +1,317 @@
+//! The connections that this process watches or has upgraded.
+//!
+//! Objects live in a slab that is never unmapped, so a stale reference reads a free object, never
+//! unmapped memory. The regions that an object points to are unmapped only after every thread has
+//! left the critical section in which it might have seen them (`thread::synchronize`).
+
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+
+use libc::c_int;
+use ringway_channel::layout::{END_REGION_BYTES, HEADER_BYTES, RING_REGION_BYTES, RingHeader, area_offset};
+use ringway_channel::rendezvous::Role;
+use ringway_channel::{End, EndPage};
+
+use crate::epoll::Registrations;
+use crate::family::{self, Slot};
+use crate::spin::SpinState;
+use crate::spinlock::SpinLock;
+use crate::sys;
+
+const CHUNK: usize = 512;
+const CHUNKS: usize = 256;
+
+/// Connections that one process can watch at a time; more stay on TCP.
+pub(crate) const CONNECTIONS_MAX: usize = CHUNK * CHUNKS;
+
+/// How long to wait for other threads to leave their critical sections, in microseconds.
+const GRACE_US: u64 = 100_000;
+
+/// Bytes of the ring region that every upgraded connection maps: the header and the smallest areas.
+pub(crate) const NARROW_BYTES: usize = area_offset(1, 0);
+
+/// Local view of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    Free = 0,
+    /// Counting traffic; bytes go to the kernel.
+    Watched = 1,
+    /// The regions are mapped.
+    Attached = 2,
+    /// Stays on TCP.
+    Plain = 3,
+}
+
+/// One connection as this process sees it.
+#[repr(C, align(128))]
+pub(crate) struct Conn {
+    state: AtomicU32,
+    role: AtomicU32,
+    ring: AtomicPtr<u8>,
+    wide: AtomicPtr<u8>,
+    page: AtomicPtr<EndPage>,
+    /// TSC at the last look at the kernel socket while sending.
+    pub(crate) looked_tsc: AtomicU64,
+    /// The peer's request counter (`End::looks_asked`) at that time.
+    pub(crate) looks_seen: AtomicU32,
+    /// Index of the family's slot.
+    slot: AtomicU32,
+    pub(crate) spin: SpinState,
+    /// Calls and bytes on TCP so far: what earns an upgrade.
+    pub(crate) calls: AtomicU32,
+    pub(crate) bytes: AtomicU64,
+    /// 0 not offered, 1 offered, 2 refused for now.
+    pub(crate) offered: AtomicU32,
+    /// Distinguishes successive connections in the same object.
+    generation: AtomicU32,
+    /// Descriptor entries that refer to it, plus threads that sleep on it.
+    refs: AtomicU32,
+    /// Descriptor entries alone.
+    descriptors: AtomicU32,
+    /// Some descriptor of it; a hint.
+    pub(crate) fd: AtomicI32,
+    pub(crate) cookie: AtomicU64,
+    /// Next free object plus one.
+    next_free: AtomicU32,
+    /// Readiness events seen in the kernel since the last look (set by epoll).
+    pub(crate) kernel_event: AtomicU32,
+    /// Kernel events seen since doorbells were last thrown away.
+    pub(crate) bells_heard: AtomicU32,
+    /// Threads of this process asleep in poll or select for it.
+    pub(crate) poll_sleepers: AtomicU32,
+    /// Epoll sets that watch it.
+    pub(crate) registrations: SpinLock<Registrations>,
+}
+
+static SLAB: [AtomicPtr<Conn>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
+static FREE: SpinLock<FreeList> = SpinLock::new(FreeList { head: 0, used: 0 });
+
+struct FreeList {
+    /// First free object plus one; 0 = none.
+    head: u32,
+    /// Objects ever used.
+    used: u32,
+}
+
+/// The connection with this index, free or not. `None` only for indices never handed out.
+#[inline]
+pub(crate) fn get(index: u32) -> Option<&'static Conn> {
+    let chunk = SLAB.get(index as usize / CHUNK)?.load(Acquire);
+    if chunk.is_null() {
+        return None;
+    }
+    // SAFETY: chunks hold CHUNK objects, are zeroed when mapped (a valid free object) and stay mapped.
+    Some(unsafe { &*chunk.add(index as usize % CHUNK) })
+}
+
+/// A new watched connection with one reference, or `None` when a bound is reached.
+pub(crate) fn create(fd: c_int, cookie: u64) -> Option<(u32, &'static Conn)> {
+    let slot = family::claim()?;
+    let Some(index) = take_free() else {
+        family::slot(slot).drop_holder();
+        return None;
+    };
+    let c = get(index)?;
+    family::slot(slot).cookie.store(cookie, Relaxed);
+    c.slot.store(slot, Relaxed);
+    c.cookie.store(cookie, Relaxed);
+    c.fd.store(fd, Relaxed);
+    for word in [&c.calls, &c.offered, &c.kernel_event, &c.looks_seen, &c.bells_heard, &c.poll_sleepers] {
+        word.store(0, Relaxed);
+    }
+    c.bytes.store(0, Relaxed);
+    c.looked_tsc.store(0, Relaxed);
+    c.spin.reset();
+    c.refs.store(1, Relaxed);
+    c.descriptors.store(1, Relaxed);
+    c.state.store(State::Watched as u32, Release);
+    Some((index, c))
+}
+
+fn take_free() -> Option<u32> {
+    let mut free = FREE.lock();
+    if free.head != 0 {
+        let index = free.head - 1;
+        free.head = get(index)?.next_free.load(Relaxed);
+        return Some(index);
+    }
+    let index = free.used;
+    let cell = SLAB.get(index as usize / CHUNK)?;
+    if cell.load(Relaxed).is_null() {
+        cell.store(sys::map_anonymous(CHUNK * size_of::<Conn>())?.as_ptr().cast(), Release);
+    }
+    free.used += 1;
+    Some(index)
+}
+
+/// Calls `f` for every connection in use.
+pub(crate) fn for_each(mut f: impl FnMut(u32, &'static Conn)) {
+    let used = FREE.lock().used;
+    for index in 0..used {
+        if let Some(c) = get(index).filter(|c| c.state() != State::Free) {
+            f(index, c);
+        }
+    }
+}
+
+impl Conn {
+    #[inline]
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(Acquire) {
+            1 => State::Watched,
+            2 => State::Attached,
+            3 => State::Plain,
+            _ => State::Free,
+        }
+    }
+
+    pub(crate) fn set_plain(&self) {
+        let _ = self.state.compare_exchange(State::Watched as u32, State::Plain as u32, AcqRel, Relaxed);
+    }
+
+    pub(crate) fn slot(&self) -> &'static Slot {
+        family::slot(self.slot.load(Relaxed))
+    }
+
+    /// Names this use of the object in messages to the monitor.
+    pub(crate) fn token(&self, index: u32) -> u64 {
+        (self.generation.load(Relaxed) as u64) << 32 | index as u64
+    }
+
+    /// The connection that a token names, if it still lives.
+    pub(crate) fn from_token(token: u64) -> Option<(u32, &'static Conn)> {
+        let index = token as u32;
+        let c = get(index)?;
+        (c.generation.load(Acquire) == (token >> 32) as u32 && c.state() != State::Free).then_some((index, c))
+    }
+
+    /// Stores the mapped regions and makes the connection `Attached`.
+    pub(crate) fn attach(&self, ring: *mut u8, page: *mut EndPage, role: Role) {
+        self.ring.store(ring, Relaxed);
+        self.wide.store(core::ptr::null_mut(), Relaxed);
+        self.page.store(page, Relaxed);
+        self.role.store(role as u32, Relaxed);
+        self.state.store(State::Attached as u32, SeqCst);
+    }
+
+    /// The end's page, for attached connections.
+    #[inline]
+    pub(crate) fn page(&self) -> Option<&'static EndPage> {
+        // SAFETY: mapped by `attach` and unmapped only by `destroy`, after every critical section that
+        // can have seen it has been left; all fields are atomic.
+        unsafe { self.page.load(Relaxed).as_ref() }
+    }
+
+    /// This end of an attached connection. The reference is good inside the critical section or while
+    /// a pin is held.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<End<'static>> {
+        let page = self.page()?;
+        let role = if self.role.load(Relaxed) == 0 { Role::A } else { Role::B };
+        // SAFETY: as for `page`; the header is at the start of the ring region.
+        let header = unsafe { self.ring.load(Relaxed).cast::<RingHeader>().as_ref()? };
+        Some(End::new(header, page, role))
+    }
+
+    fn direction(&self, outgoing: bool) -> usize {
+        (self.role.load(Relaxed) as usize & 1) ^ (!outgoing) as usize
+    }
+
+    /// Start of the area of `class` in the outgoing or incoming direction. `None` if the larger areas
+    /// cannot be mapped.
+    #[inline]
+    pub(crate) fn area(&self, class: usize, outgoing: bool) -> Option<*mut u8> {
+        let base = if class == 0 { self.ring.load(Relaxed) } else { self.wide_base()? };
+        Some(base.wrapping_add(area_offset(class, self.direction(outgoing))))
+    }
+
+    #[inline]
+    fn wide_base(&self) -> Option<*mut u8> {
+        let known = self.wide.load(Acquire);
+        if known.is_null() { self.map_wide() } else { Some(known) }
+    }
+
+    #[cold]
+    fn map_wide(&self) -> Option<*mut u8> {
+        let narrow = self.ring.load(Relaxed) as usize;
+        let (bytes, flags) = (RING_REGION_BYTES, libc::MREMAP_MAYMOVE as usize);
+        // SAFETY: an old size of 0 makes a second mapping of the same shared file and leaves the first
+        // alone; the sealed file is RING_REGION_BYTES long.
+        let base = unsafe { sys::syscall6(libc::SYS_mremap, narrow, 0, bytes, flags, 0, 0) };
+        if base <= 0 {
+            return None;
+        }
+        let base = base as *mut u8;
+        match self.wide.compare_exchange(core::ptr::null_mut(), base, AcqRel, Acquire) {
+            Ok(_) => Some(base),
+            Err(other) => {
+                // SAFETY: made above, seen by nobody.
+                unsafe { sys::munmap(base, bytes) };
+                Some(other)
+            }
+        }
+    }
+
+    /// Keeps the object and its mappings alive while a thread sleeps outside the critical section.
+    pub(crate) fn pin(&self) {
+        self.refs.fetch_add(1, Relaxed);
+    }
+
+    /// Another descriptor refers to the connection.
+    pub(crate) fn add_descriptor(&self, fd: c_int) {
+        self.refs.fetch_add(1, Relaxed);
+        self.descriptors.fetch_add(1, Relaxed);
+        self.fd.store(fd, Relaxed);
+    }
+
+    /// A descriptor is about to go. True if it is this process's last one.
+    pub(crate) fn drop_descriptor(&self) -> bool {
+        self.descriptors.fetch_sub(1, AcqRel) == 1
+    }
+
+    pub(crate) fn descriptors(&self) -> u32 {
+        self.descriptors.load(Relaxed)
+    }
+
+    /// Gives back a reference (a descriptor's, after `drop_descriptor`, or a pin).
+    pub(crate) fn put(&self, index: u32) {
+        if self.refs.fetch_sub(1, AcqRel) == 1 {
+            self.destroy(index);
+        }
+    }
+
+    #[cold]
+    fn destroy(&self, index: u32) {
+        crate::epoll::connection_gone(self);
+        let (ring, wide, page) = (
+            self.ring.swap(core::ptr::null_mut(), AcqRel),
+            self.wide.swap(core::ptr::null_mut(), AcqRel),
+            self.page.swap(core::ptr::null_mut(), AcqRel),
+        );
+        self.slot().drop_holder();
+        self.generation.fetch_add(1, AcqRel);
+        self.state.store(State::Free as u32, SeqCst);
+        // Without the proof that nobody looks any more, the mappings stay.
+        let unseen = ring.is_null() || crate::thread::synchronize(GRACE_US);
+        for (base, bytes) in [(ring, NARROW_BYTES), (wide, RING_REGION_BYTES), (page.cast(), END_REGION_BYTES)] {
+            if unseen && !base.is_null() {
+                // SAFETY: mapped by this object with this length; no reference is left (see above).
+                unsafe { sys::munmap(base, bytes) };
+            }
+        }
+        let mut free = FREE.lock();
+        self.next_free.store(free.head, Relaxed);
+        free.head = index + 1;
+    }
+}
+
+/// Fork holds the slab's lock, so that a child never inherits it in the middle of a change.
+pub(crate) fn fork_acquire() {
+    FREE.acquire();
+}
+
+pub(crate) fn fork_release() {
+    FREE.release();
+}
+
+const _: () = assert!(NARROW_BYTES > HEADER_BYTES && NARROW_BYTES.is_multiple_of(4096));

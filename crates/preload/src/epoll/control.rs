@@ -1,0 +1,126 @@
+//! `epoll_ctl`: the kernel decides, then the bookkeeping follows.
+
+use core::sync::atomic::Ordering::*;
+
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
+use ringway_channel::Reason;
+
+use super::set::{Nested, Set, kernel_event};
+use crate::conn::{Conn, State};
+use crate::table::{self, Entry};
+use crate::{attach, copy, sys, upgrade};
+
+/// One call, as the program made it. The answer is the kernel's.
+pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> isize {
+    let Some(set) = super::set_of(epfd) else { return outside(epfd, op, fd, event) };
+    if let Entry::Epoll(inner) = table::get(fd) {
+        return control_nested(set, inner, epfd, op, fd, event);
+    }
+    let Some((index, conn)) = upgrade::connection(fd) else { return kernel(epfd, op, fd, event) };
+    match op {
+        EPOLL_CTL_ADD => add(set, index, conn, epfd, fd, event),
+        EPOLL_CTL_MOD => modify(set, conn, epfd, fd, event),
+        EPOLL_CTL_DEL => remove(set, conn, epfd, fd, event),
+        _ => kernel(epfd, op, fd, event),
+    }
+}
+
+fn kernel(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> isize {
+    // SAFETY: the program's own arguments; the kernel checks them.
+    unsafe { sys::epoll_ctl(epfd, op, fd, event) }
+}
+
+/// A set that is not kept track of: a connection in it must stay on TCP, or its waiters would not
+/// hear of what comes by the ring.
+fn outside(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> isize {
+    if op == EPOLL_CTL_ADD
+        && let Some((_, conn)) = upgrade::connection(fd)
+    {
+        attach::keep_on_tcp(conn, fd, Reason::ResourceLimit);
+    }
+    kernel(epfd, op, fd, event)
+}
+
+fn read(event: *mut epoll_event) -> Option<epoll_event> {
+    // SAFETY: a bad address is survived.
+    unsafe { copy::read(event.cast_const()) }
+}
+
+fn add(set: &'static Set, index: u32, conn: &'static Conn, epfd: c_int, fd: c_int, event: *mut epoll_event) -> isize {
+    let answer = kernel(epfd, EPOLL_CTL_ADD, fd, event);
+    let Some(wanted) = read(event).filter(|_| answer == 0) else { return answer };
+    let mut inner = set.lock();
+    if let Some(stale) = inner.find(conn, fd) {
+        inner.remove(stale);
+    }
+    match inner.add(index, conn, fd, &wanted) {
+        Some(slot) if conn.state() == State::Attached => inner.convert(index, conn, slot),
+        Some(_) => {}
+        None => {
+            drop(inner);
+            attach::keep_on_tcp(conn, fd, Reason::ResourceLimit);
+        }
+    }
+    answer
+}
+
+fn modify(set: &'static Set, conn: &Conn, epfd: c_int, fd: c_int, event: *mut epoll_event) -> isize {
+    let mut inner = set.lock();
+    let Some(slot) = inner.find(conn, fd) else {
+        drop(inner);
+        return kernel(epfd, EPOLL_CTL_MOD, fd, event);
+    };
+    let Some(wanted) = read(event) else { return -(libc::EFAULT as isize) };
+    let converted = inner.registration(slot).is_some_and(|r| r.converted);
+    // Lets the kernel judge the arguments, and raises a fresh edge as a modification does.
+    let mut ours = if converted { kernel_event(slot) } else { wanted };
+    let exclusive = wanted.events & libc::EPOLLEXCLUSIVE as u32 != 0;
+    let answer = kernel(epfd, EPOLL_CTL_MOD, fd, if exclusive { event } else { &mut ours });
+    if answer < 0 {
+        return answer;
+    }
+    if let Some(r) = inner.registration(slot) {
+        (r.events, r.data) = (wanted.events, wanted.u64);
+        (r.spent, r.edge) = (false, true);
+    }
+    inner.heat(slot);
+    answer
+}
+
+fn remove(set: &'static Set, conn: &Conn, epfd: c_int, fd: c_int, event: *mut epoll_event) -> isize {
+    let answer = kernel(epfd, EPOLL_CTL_DEL, fd, event);
+    if answer == 0 {
+        let mut inner = set.lock();
+        if let Some(slot) = inner.find(conn, fd) {
+            inner.remove(slot);
+        }
+    }
+    answer
+}
+
+/// An epoll descriptor inside another: remembered, so that a wait on the outer one asks the inner set.
+fn control_nested(
+    set: &'static Set,
+    inner_set: u32,
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> isize {
+    let answer = kernel(epfd, op, fd, event);
+    if answer < 0 {
+        return answer;
+    }
+    let mut outer = set.lock();
+    if let Some(at) = outer.nested.as_slice().iter().position(|n| n.fd == fd) {
+        outer.nested.swap_remove(at);
+        set.ours.fetch_sub(1, Relaxed);
+    }
+    if op != EPOLL_CTL_DEL
+        && let Some(wanted) = read(event)
+        && outer.nested.push(Nested { set: inner_set, fd, events: wanted.events, data: wanted.u64 })
+    {
+        set.ours.fetch_add(1, Relaxed);
+    }
+    answer
+}

@@ -1,0 +1,133 @@
+//! Epoll sets that watch upgraded connections.
+//!
+//! The program's registration stays in the kernel's set, so EEXIST, nesting, close and FIN stay the
+//! kernel's business. When a connection is upgraded, its registration is changed to edge-triggered with
+//! a token of ours as data: from then on a kernel event for it only means "look" (a doorbell byte, a
+//! FIN, a reset), and what the program gets is decided here from the ring, with its own data.
+//!
+//! ```text
+//!   Set (one per epoll descriptor)
+//!     registrations  one per (connection, descriptor): wanted events, data, edge state
+//!     hot            those looked at on each wait, because they were active lately
+//!     nested         epoll descriptors inside this one
+//! ```
+//! A registration that is not hot is armed: the peer rings by a TCP byte, the kernel reports the token,
+//! and it becomes hot again. Before a thread sleeps it arms all hot ones.
+
+mod control;
+mod report;
+mod set;
+mod sleep;
+mod wait;
+
+use libc::c_int;
+
+pub(crate) use control::control;
+pub(crate) use set::Registrations;
+pub(crate) use sleep::arm_connection;
+pub(crate) use wait::{Timeout, wait};
+
+use crate::conn::Conn;
+use crate::table::{self, Entry};
+
+/// The set behind a descriptor; made on first use.
+pub(crate) fn set_of(fd: c_int) -> Option<&'static set::Set> {
+    match table::get(fd) {
+        Entry::Epoll(index) => set::get(index),
+        _ => None,
+    }
+}
+
+/// A new epoll descriptor.
+pub(crate) fn created(fd: c_int) {
+    let entry = set::create(fd).map_or(Entry::Plain, Entry::Epoll);
+    crate::upgrade::release(table::replace(fd, entry));
+}
+
+/// Another descriptor of the same set.
+pub(crate) fn share(index: u32) {
+    if let Some(set) = set::get(index) {
+        set.add_descriptor();
+    }
+}
+
+/// A descriptor of the set is gone.
+pub(crate) fn forget(index: u32) {
+    if let Some(set) = set::get(index) {
+        set.drop_descriptor();
+    }
+}
+
+/// The connection has been upgraded: its registrations change over.
+pub(crate) fn convert(index: u32, conn: &'static Conn) {
+    for (set_index, slot) in conn.registrations.lock().iter() {
+        if let Some(set) = set::get(set_index) {
+            set.lock().convert(index, conn, slot);
+        }
+    }
+}
+
+/// Whether the connection can be upgraded as far as its epoll registrations go: each must be reachable
+/// by its descriptor (registrations outlive the descriptor while a duplicate is open).
+pub(crate) fn is_convertible(index: u32, conn: &Conn) -> bool {
+    conn.registrations.lock().iter().all(|(set_index, slot)| {
+        set::get(set_index).is_none_or(|set| {
+            set.lock().descriptor_of(slot).is_none_or(|fd| table::get(fd) == Entry::Connection(index))
+        })
+    })
+}
+
+/// The program found no room on a connection: sets that want to know when there is some must look.
+pub(crate) fn no_room(conn: &Conn) {
+    heat_all(conn);
+}
+
+/// Makes all registrations of a connection hot.
+pub(crate) fn heat_all(conn: &Conn) {
+    let registrations = { *conn.registrations.lock() };
+    for (set_index, slot) in registrations.iter() {
+        if let Some(set) = set::get(set_index) {
+            set.lock().heat(slot);
+        }
+    }
+}
+
+/// The connection is gone from this process: its registrations are forgotten here. The kernel removes
+/// its own when the last descriptor anywhere is closed.
+pub(crate) fn connection_gone(conn: &Conn) {
+    let registrations = { core::mem::take(&mut *conn.registrations.lock()) };
+    for (set_index, slot) in registrations.iter() {
+        if let Some(set) = set::get(set_index) {
+            set.lock().remove(slot);
+        }
+    }
+}
+
+/// Whether the kernel does not know everything about a set.
+pub(crate) fn is_mixed(index: u32) -> bool {
+    set::get(index).is_some_and(|s| s.is_mixed())
+}
+
+/// Whether a wait on the set would report an upgraded connection.
+pub(crate) fn has_due(index: u32) -> bool {
+    set::get(index).is_some_and(|s| s.is_mixed() && s.lock().has_due(0))
+}
+
+/// Arms a set for a thread that is about to sleep on its descriptor. True if some peer cannot ring.
+pub(crate) fn arm_set(index: u32) -> bool {
+    set::get(index).is_some_and(|s| {
+        let mut inner = s.lock();
+        let silent = s.is_mixed() && inner.arm(0);
+        inner.sleepers = inner.sleepers.saturating_sub(1);
+        silent
+    })
+}
+
+/// Fork holds the locks of all sets.
+pub(crate) fn fork_acquire() {
+    set::for_each(|s| s.raw_lock().acquire());
+}
+
+pub(crate) fn fork_release() {
+    set::for_each(|s| s.raw_lock().release());
+}

@@ -1,0 +1,385 @@
+//! One epoll set's bookkeeping.
+
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering::*};
+
+use libc::{
+    EPOLLERR, EPOLLET, EPOLLEXCLUSIVE, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLPRI, EPOLLRDHUP, c_int,
+    epoll_event,
+};
+
+use crate::conn::{self, Conn};
+use crate::growable::Growable;
+use crate::spin::SpinState;
+use crate::spinlock::{Guard, SpinLock};
+use crate::sys;
+
+/// Epoll sets per process with upgraded connections; connections in further sets stay on TCP.
+const SETS_MAX: usize = 4096;
+/// Epoll sets that one connection can be in and still be upgraded.
+const PER_CONNECTION: usize = 4;
+/// High half of the data that converted registrations carry in the kernel.
+const TOKEN: u64 = 0x9d3f_52c1_0000_0000;
+const TOKEN_MASK: u64 = 0xffff_ffff_0000_0000;
+
+/// The places of a connection's registrations: (set, slot in the set).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Registrations {
+    places: [Option<(u32, u32)>; PER_CONNECTION],
+}
+
+impl Registrations {
+    pub(crate) const fn new() -> Self {
+        Registrations { places: [None; PER_CONNECTION] }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.places.iter().flatten().copied()
+    }
+
+    fn add(&mut self, place: (u32, u32)) -> bool {
+        match self.places.iter_mut().find(|p| p.is_none()) {
+            Some(free) => {
+                *free = Some(place);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn drop_place(&mut self, place: (u32, u32)) {
+        if let Some(p) = self.places.iter_mut().find(|p| **p == Some(place)) {
+            *p = None;
+        }
+    }
+}
+
+/// One connection in the set.
+#[derive(Clone, Copy)]
+pub(crate) struct Registration {
+    /// The connection's place in the slab plus one; 0 = free slot.
+    connection: u32,
+    pub(super) fd: c_int,
+    pub(super) events: u32,
+    pub(super) data: u64,
+    /// The kernel's registration carries our token.
+    pub(super) converted: bool,
+    /// In the hot list.
+    pub(super) hot: bool,
+    /// EPOLLONESHOT has fired.
+    pub(super) spent: bool,
+    /// Edge-triggered: something new since the last report.
+    pub(super) edge: bool,
+    /// Edge-triggered: the producer's tail at the last report.
+    pub(super) seen_tail: u64,
+    /// The ring was full at the last look.
+    pub(super) was_full: bool,
+    /// Sleeps in a row without anything to report.
+    pub(super) idle_sleeps: u8,
+}
+
+/// An epoll descriptor inside the set.
+#[derive(Clone, Copy)]
+pub(crate) struct Nested {
+    pub(super) set: u32,
+    pub(super) fd: c_int,
+    pub(super) events: u32,
+    pub(super) data: u64,
+}
+
+pub(crate) struct Inner {
+    pub(super) index: u32,
+    pub(super) epfd: c_int,
+    pub(super) registrations: Growable<Registration>,
+    /// Slots that can be used again.
+    free: Growable<u32>,
+    pub(super) hot: Growable<u32>,
+    pub(super) nested: Growable<Nested>,
+    /// Where the next look at the hot list begins: everybody gets a turn.
+    pub(super) next: usize,
+    /// Threads asleep in the kernel for this set.
+    pub(super) sleepers: u32,
+}
+
+pub(crate) struct Set {
+    descriptors: AtomicU32,
+    /// Converted registrations plus nested sets: 0 means that the kernel alone knows everything.
+    pub(super) ours: AtomicU32,
+    /// Registrations of connections that may be upgraded, ever made.
+    watched: AtomicU32,
+    epfd: AtomicI32,
+    pub(super) spin: SpinState,
+    /// TSC of the last kernel wait.
+    pub(super) kernel_tsc: core::sync::atomic::AtomicU64,
+    inner: SpinLock<Inner>,
+}
+
+static SETS: [AtomicPtr<Set>; SETS_MAX] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS_MAX];
+
+#[inline]
+pub(crate) fn get(index: u32) -> Option<&'static Set> {
+    // SAFETY: sets are mapped once and never unmapped.
+    unsafe { SETS.get(index as usize)?.load(Acquire).as_ref() }
+}
+
+/// Calls `f` for every set ever used.
+pub(super) fn for_each(f: impl Fn(&'static Set)) {
+    for index in 0..SETS_MAX as u32 {
+        match get(index) {
+            Some(set) => f(set),
+            None => return,
+        }
+    }
+}
+
+/// Takes a free set for a new epoll descriptor.
+pub(crate) fn create(fd: c_int) -> Option<u32> {
+    for (index, cell) in SETS.iter().enumerate() {
+        if cell.load(Acquire).is_null() {
+            let fresh = sys::map_anonymous(size_of::<Set>())?.as_ptr().cast::<Set>();
+            // SAFETY: fresh pages of the right size, seen by nobody.
+            unsafe { fresh.write(Set::new(index as u32)) };
+            if cell.compare_exchange(core::ptr::null_mut(), fresh, AcqRel, Acquire).is_err() {
+                // SAFETY: as above.
+                unsafe { sys::munmap(fresh.cast(), size_of::<Set>()) };
+            }
+        }
+        let set = get(index as u32)?;
+        if set.descriptors.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
+            set.epfd.store(fd, Relaxed);
+            set.spin.reset();
+            set.lock().epfd = fd;
+            return Some(index as u32);
+        }
+    }
+    None
+}
+
+/// Whether a kernel event's data is the token of a registration, and of which.
+#[inline]
+pub(super) fn token_slot(data: u64) -> Option<u32> {
+    (data & TOKEN_MASK == TOKEN).then_some(data as u32)
+}
+
+impl Set {
+    fn new(index: u32) -> Set {
+        let inner = Inner {
+            index,
+            epfd: -1,
+            registrations: Growable::new(),
+            free: Growable::new(),
+            hot: Growable::new(),
+            nested: Growable::new(),
+            next: 0,
+            sleepers: 0,
+        };
+        Set {
+            descriptors: AtomicU32::new(0),
+            ours: AtomicU32::new(0),
+            watched: AtomicU32::new(0),
+            epfd: AtomicI32::new(-1),
+            spin: SpinState::new(),
+            kernel_tsc: core::sync::atomic::AtomicU64::new(0),
+            inner: SpinLock::new(inner),
+        }
+    }
+
+    /// Whether the kernel does not know everything about the set.
+    #[inline]
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.ours.load(Relaxed) != 0
+    }
+
+    /// Whether no connection that could be upgraded was ever put into the set.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.watched.load(Relaxed) == 0
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    /// For fork.
+    pub(crate) fn raw_lock(&self) -> &SpinLock<Inner> {
+        &self.inner
+    }
+
+    pub(super) fn add_descriptor(&self) {
+        self.descriptors.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn drop_descriptor(&self) {
+        if self.descriptors.load(Relaxed) == 1 {
+            self.empty();
+        }
+        self.descriptors.fetch_sub(1, AcqRel);
+    }
+
+    /// The last descriptor is gone: forgets everything.
+    fn empty(&self) {
+        let mut inner = self.lock();
+        for slot in 0..inner.registrations.len() as u32 {
+            inner.remove_from_connection(slot);
+        }
+        inner.registrations.clear();
+        inner.hot.clear();
+        inner.free.clear();
+        inner.nested.clear();
+        self.ours.store(0, Relaxed);
+        self.watched.store(0, Relaxed);
+    }
+}
+
+impl Inner {
+    fn set(&self) -> Option<&'static Set> {
+        get(self.index)
+    }
+
+    pub(super) fn registration(&mut self, slot: u32) -> Option<&mut Registration> {
+        self.registrations.as_mut_slice().get_mut(slot as usize).filter(|r| r.connection != 0)
+    }
+
+    pub(super) fn conn_of(registration: &Registration) -> Option<&'static Conn> {
+        conn::get(registration.connection.checked_sub(1)?)
+    }
+
+    /// The slot of the registration of `fd`, if the set has one for this connection.
+    pub(super) fn find(&mut self, conn: &Conn, fd: c_int) -> Option<u32> {
+        let places = { *conn.registrations.lock() };
+        let index = self.index;
+        places.iter().filter(|p| p.0 == index).map(|p| p.1).find(|&slot| self.descriptor_of(slot) == Some(fd))
+    }
+
+    pub(super) fn descriptor_of(&mut self, slot: u32) -> Option<c_int> {
+        self.registration(slot).map(|r| r.fd)
+    }
+
+    /// Adds a registration. False if a bound is reached.
+    pub(super) fn add(&mut self, index: u32, conn: &'static Conn, fd: c_int, event: &epoll_event) -> Option<u32> {
+        let fresh = Registration {
+            connection: index + 1,
+            fd,
+            events: event.events,
+            data: event.u64,
+            converted: false,
+            hot: false,
+            spent: false,
+            edge: true,
+            seen_tail: 0,
+            was_full: false,
+            idle_sleeps: 0,
+        };
+        let slot = match self.free.as_slice().last().copied() {
+            Some(slot) => {
+                let last = self.free.len() - 1;
+                self.free.swap_remove(last);
+                slot
+            }
+            None if self.registrations.push(fresh) => self.registrations.len() as u32 - 1,
+            None => return None,
+        };
+        let place = self.registrations.as_mut_slice().get_mut(slot as usize)?;
+        // The slot may still be listed as hot from its former life.
+        *place = Registration { hot: place.hot, ..fresh };
+        if !conn.registrations.lock().add((self.index, slot)) {
+            self.registrations.as_mut_slice().get_mut(slot as usize)?.connection = 0;
+            self.free.push(slot);
+            return None;
+        }
+        if let Some(set) = self.set() {
+            set.watched.fetch_add(1, Relaxed);
+        }
+        Some(slot)
+    }
+
+    /// Forgets a registration, here and with the connection.
+    pub(super) fn remove(&mut self, slot: u32) {
+        self.remove_from_connection(slot);
+        let set = self.set();
+        if let Some(r) = self.registration(slot) {
+            if r.converted
+                && let Some(set) = set
+            {
+                set.ours.fetch_sub(1, Relaxed);
+            }
+            // A listing as hot is taken back by the next sweep.
+            (r.connection, r.converted) = (0, false);
+            self.free.push(slot);
+        }
+    }
+
+    fn remove_from_connection(&mut self, slot: u32) {
+        let place = (self.index, slot);
+        if let Some(conn) = self.registration(slot).and_then(|r| Self::conn_of(r)) {
+            conn.registrations.lock().drop_place(place);
+        }
+    }
+
+    /// Changes the kernel's registration over to our token, edge-triggered.
+    pub(super) fn convert(&mut self, index: u32, conn: &'static Conn, slot: u32) {
+        let epfd = self.epfd;
+        let set = self.set();
+        let Some(r) = self.registration(slot).filter(|r| !r.converted && r.connection == index + 1) else { return };
+        let mut event = kernel_event(slot);
+        // SAFETY: one event of ours; the kernel checks the descriptors.
+        let changed = unsafe {
+            if r.events & EPOLLEXCLUSIVE as u32 != 0 {
+                sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, r.fd, &mut event);
+                sys::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, r.fd, &mut event)
+            } else {
+                sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, r.fd, &mut event)
+            }
+        };
+        if changed < 0 {
+            return;
+        }
+        // A one-shot registration that had fired before stays silent; asking the kernel which did is not
+        // possible, so it counts as live and at worst repeats one event.
+        r.converted = true;
+        r.edge = true;
+        conn.kernel_event.store(1, Relaxed);
+        if let Some(set) = set {
+            set.ours.fetch_add(1, Relaxed);
+        }
+        self.heat(slot);
+    }
+
+    /// Puts a registration on the hot list.
+    pub(super) fn heat(&mut self, slot: u32) {
+        if let Some(r) = self.registration(slot).filter(|r| r.converted) {
+            r.idle_sleeps = 0;
+            if !r.hot {
+                r.hot = true;
+                self.hot.push(slot);
+            }
+        }
+    }
+}
+
+/// What the kernel is told for a converted registration: every edge, with our token.
+pub(super) fn kernel_event(slot: u32) -> epoll_event {
+    let events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLPRI | EPOLLET;
+    epoll_event { events: events as u32, u64: TOKEN | slot as u64 }
+}
+
+/// Events that are reported whether the program asked or not.
+pub(super) const ALWAYS: u32 = (EPOLLERR | EPOLLHUP) as u32;
+
+impl Registration {
+    pub(super) fn is_edge_triggered(&self) -> bool {
+        self.events & EPOLLET as u32 != 0
+    }
+
+    pub(super) fn is_one_shot(&self) -> bool {
+        self.events & EPOLLONESHOT as u32 != 0
+    }
+
+    /// The events that the program wants to hear of.
+    pub(super) fn wanted(&self) -> u32 {
+        if self.spent { 0 } else { self.events | ALWAYS }
+    }
+
+    pub(super) fn connection(&self) -> Option<&'static Conn> {
+        Inner::conn_of(self)
+    }
+}

@@ -1,0 +1,113 @@
+//! Arming the hot connections of a set before a thread sleeps on it, and disarming them afterwards.
+
+use core::sync::atomic::Ordering::*;
+
+use libc::{EPOLLOUT, c_int};
+use ringway_channel::wait::BELL_TCP;
+use ringway_channel::{End, Path};
+
+use super::set::{self, Inner, Registration};
+use crate::conn::Conn;
+use crate::{rx, thread, tx, wait};
+
+/// Sleeps without an event after which a connection is left armed and no longer looked at.
+const IDLE_SLEEPS: u8 = 8;
+
+impl Inner {
+    /// Arms everything that is hot, here and in nested sets. Returns true if a waiter must not sleep
+    /// for long, because some peer cannot ring.
+    pub(super) fn arm(&mut self, depth: u32) -> bool {
+        self.sleepers += 1;
+        let mut silent = false;
+        let mut hot_word = false;
+        let mut i = 0;
+        while let Some(&slot) = self.hot.as_slice().get(i) {
+            let keep = match self.registration(slot).filter(|r| r.converted) {
+                Some(r) => arm_one(r, &mut silent, &mut hot_word),
+                None => false,
+            };
+            if keep {
+                i += 1;
+                continue;
+            }
+            if let Some(r) = self.registrations.as_mut_slice().get_mut(slot as usize) {
+                r.hot = false;
+            }
+            self.hot.swap_remove(i);
+        }
+        if hot_word {
+            wait::barrier();
+        }
+        for n in self.nested.as_slice().iter().filter(|n| depth < 5 && n.set != self.index) {
+            if let Some(nested) = set::get(n.set) {
+                silent |= nested.lock().arm(depth + 1);
+            }
+        }
+        silent
+    }
+
+    /// A thread is awake again: peers need not ring for the hot ones, if nobody else relies on it.
+    pub(super) fn disarm(&mut self, depth: u32) {
+        self.sleepers = self.sleepers.saturating_sub(1);
+        if self.sleepers == 0 {
+            for i in 0..self.hot.len() {
+                let Some(&slot) = self.hot.as_slice().get(i) else { break };
+                if let Some(r) = self.registration(slot).filter(|r| r.converted) {
+                    disarm_one(r);
+                }
+            }
+        }
+        for n in self.nested.as_slice().iter().filter(|n| depth < 5 && n.set != self.index) {
+            if let Some(nested) = set::get(n.set) {
+                nested.lock().disarm(depth + 1);
+            }
+        }
+    }
+}
+
+/// Arms one registration; false if it has been idle long enough to leave the hot list.
+fn arm_one(r: &mut Registration, silent: &mut bool, hot_word: &mut bool) -> bool {
+    let Some(conn) = r.connection() else { return false };
+    let Some(end) = conn.end() else { return false };
+    *silent |= arm_connection(conn, &end, r.wanted() & EPOLLOUT as u32 != 0, hot_word);
+    r.idle_sleeps = r.idle_sleeps.saturating_add(1);
+    let kernel_served = end.rx_path() != Path::Ring || end.tx_path() != Path::Ring;
+    r.idle_sleeps < IDLE_SLEEPS || kernel_served
+}
+
+/// Asks the peer to ring by TCP when bytes or (if wanted) room come. Returns true if it cannot ring:
+/// its own bytes go by TCP, so a doorbell byte would be taken for data.
+pub(crate) fn arm_connection(conn: &Conn, end: &End, wants_room: bool, hot_word: &mut bool) -> bool {
+    *hot_word |= end.own_receiver().arm(BELL_TCP);
+    let waits_for_room =
+        wants_room && end.tx_path() == Path::Ring && !end.producer().is_writable(tx::CLASS_MAX).unwrap_or(true);
+    if waits_for_room {
+        *hot_word |= end.own_sender().arm(BELL_TCP);
+    }
+    drain(conn, end, conn.fd.load(Relaxed));
+    waits_for_room && end.peer_tx_path() != Path::Ring
+}
+
+/// Throws away doorbells that have been heard, so that level-triggered waits in the kernel do not end
+/// at once because of them.
+fn drain(conn: &Conn, end: &End, fd: c_int) {
+    if end.rx_path() != Path::Ring || conn.bells_heard.swap(0, Relaxed) == 0 {
+        return;
+    }
+    let critical = thread::enter();
+    if let Some(_held) = tx::lock(&end.page.rx.lock, tx::is_shared(end), &critical) {
+        rx::drain_doorbells(end, fd);
+    }
+}
+
+fn disarm_one(r: &Registration) {
+    let Some(conn) = r.connection() else { return };
+    let Some(end) = conn.end() else { return };
+    // Another set, a poll or another process may rely on the bell: then it stays armed, which costs the
+    // peer a system call and nobody a wake-up.
+    let alone = conn.registrations.lock().iter().count() == 1 && conn.poll_sleepers.load(SeqCst) == 0;
+    if alone && !tx::is_shared(&end) {
+        end.own_receiver().disarm(BELL_TCP);
+        end.own_sender().disarm(BELL_TCP);
+    }
+}

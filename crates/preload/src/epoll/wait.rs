@@ -1,0 +1,277 @@
+//! `epoll_wait` and its relatives.
+
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::*;
+
+use libc::{c_int, epoll_event, sigset_t, timespec};
+
+use super::report::Output;
+use super::set::Set;
+use crate::{real, spin, stats, sys, thread};
+
+/// While rings have events, the kernel is asked at least this often, in microseconds.
+const KERNEL_EVERY_US: u64 = 20;
+/// Sleep when a peer cannot ring, in nanoseconds.
+const SILENT_SLICE_NS: u64 = 5_000_000;
+/// Longest sleep while connections are upgraded, in nanoseconds: bounds the harm of a hostile peer.
+const SLICE_NS: u64 = 1_000_000_000;
+
+/// How long a wait may last.
+#[derive(Clone, Copy)]
+pub(crate) enum Timeout {
+    Never,
+    /// Monotonic time in nanoseconds.
+    At(u64),
+    Now,
+}
+
+impl Timeout {
+    pub(crate) fn from_ms(ms: c_int) -> Timeout {
+        match ms {
+            0 => Timeout::Now,
+            ms if ms < 0 => Timeout::Never,
+            ms => Timeout::At(sys::monotonic_ns() + ms as u64 * 1_000_000),
+        }
+    }
+
+    pub(crate) fn from_timespec(t: timespec) -> Timeout {
+        match (t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64) {
+            0 => Timeout::Now,
+            ns => Timeout::At(sys::monotonic_ns().saturating_add(ns)),
+        }
+    }
+
+    /// What is left, at most `slice_ns`; and whether it is all that is left.
+    pub(crate) fn slice(self, slice_ns: u64) -> (timespec, bool) {
+        let left = match self {
+            Timeout::Now => 0,
+            Timeout::Never => u64::MAX,
+            Timeout::At(at) => at.saturating_sub(sys::monotonic_ns()),
+        };
+        let ns = left.min(slice_ns);
+        (timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }, left <= slice_ns)
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Timeout::Now => true,
+            Timeout::Never => false,
+            Timeout::At(at) => sys::monotonic_ns() >= at,
+        }
+    }
+}
+
+/// Waits on a set that may become mixed while the thread sleeps. `None` if the kernel alone knew
+/// everything and the wait has not begun.
+///
+/// # Safety
+/// As for [`wait_mixed`].
+pub(crate) unsafe fn wait(
+    set: &'static Set,
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: usize,
+    timeout: Timeout,
+    mask: *const sigset_t,
+) -> Option<isize> {
+    if !set.is_mixed() {
+        if set.is_empty() {
+            return None;
+        }
+        // A connection of the set may be upgraded by another thread while this one sleeps; then tokens
+        // come back, and the wait goes on below.
+        // SAFETY: the caller's promise.
+        let answer = unsafe { wait_plain(set, epfd, events, max, timeout, mask) };
+        if answer != 0 || timeout.is_over() {
+            return Some(answer);
+        }
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { wait_mixed(set, epfd, events, max, timeout, mask) })
+}
+
+/// A wait in the kernel through libc, which is a cancellation point. Tokens are taken out; 0 means
+/// that nothing was left or the time is over.
+unsafe fn wait_plain(
+    set: &'static Set,
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: usize,
+    timeout: Timeout,
+    mask: *const sigset_t,
+) -> isize {
+    let ms = match timeout {
+        Timeout::Now => 0,
+        Timeout::Never => -1,
+        Timeout::At(_) => {
+            let (left, _) = timeout.slice(i32::MAX as u64 * 1_000_000);
+            (left.tv_sec * 1_000 + (left.tv_nsec + 999_999) / 1_000_000) as c_int
+        }
+    };
+    // SAFETY: the caller's promise.
+    let answer = unsafe { real::epoll_pwait()(epfd, events, max.min(c_int::MAX as usize) as c_int, ms, mask) };
+    if answer <= 0 {
+        return if answer < 0 { -(sys::errno() as isize) } else { 0 };
+    }
+    if !set.is_mixed() {
+        return answer as isize;
+    }
+    // SAFETY: the kernel wrote `answer` events.
+    let got = unsafe { core::slice::from_raw_parts_mut(events, answer as usize) };
+    let mut tokens = false;
+    set.lock().translate(got, &mut tokens) as isize
+}
+
+/// Waits as `epoll_pwait2` does. `events` has room for `max` events.
+///
+/// # Safety
+/// `events` must be writable for `max` events; `mask` null or a signal set.
+unsafe fn wait_mixed(
+    set: &'static Set,
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: usize,
+    timeout: Timeout,
+    mask: *const sigset_t,
+) -> isize {
+    // SAFETY: the caller's promise; nothing is read before it is written.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(events.cast::<MaybeUninit<epoll_event>>(), max) };
+    let mut out = Output::new(buffer);
+    let handlers = thread::handlers_run();
+    loop {
+        set.lock().sweep(&mut out);
+        let kernel_due = spin::tsc().wrapping_sub(set.kernel_tsc.load(Relaxed)) > spin::cycles(KERNEL_EVERY_US);
+        if out.len == 0 || (kernel_due && out.room() > 0) {
+            let answer = ask_kernel(set, epfd, &mut out, Timeout::Now.slice(0).0, core::ptr::null());
+            if answer < 0 {
+                return if out.len > 0 { out.len as isize } else { answer };
+            }
+        }
+        report_nested(set, &mut out);
+        if out.len > 0 {
+            return out.len as isize;
+        }
+        // A kernel event for one of ours may have been all there was: it is hot now.
+        set.lock().sweep(&mut out);
+        if out.len > 0 {
+            return out.len as isize;
+        }
+        if timeout.is_over() {
+            return 0;
+        }
+        if thread::handlers_run() != handlers {
+            return -(libc::EINTR as isize);
+        }
+        if spin_for_events(set) {
+            continue;
+        }
+        let answer = sleep(set, epfd, &mut out, timeout, mask);
+        if out.len > 0 {
+            return out.len as isize;
+        }
+        if answer < 0 {
+            return answer;
+        }
+    }
+}
+
+fn report_nested(set: &'static Set, out: &mut Output) {
+    let mut inner = set.lock();
+    if inner.nested.len() == 0 || out.room() == 0 {
+        return;
+    }
+    let mut room = out.room();
+    let mut found = [(0u32, 0u64); 8];
+    let mut count = 0;
+    inner.nested_due(0, |events, data| {
+        if let Some(place) = found.get_mut(count).filter(|_| room > 0) {
+            *place = (events, data);
+            count += 1;
+            room -= 1;
+        }
+    });
+    for &(events, data) in found.iter().take(count) {
+        out.push_unless_reported(events, data);
+    }
+}
+
+/// Polls the hot connections for a while.
+fn spin_for_events(set: &'static Set) -> bool {
+    let peer_cpu = {
+        let mut inner = set.lock();
+        if inner.hot.len() == 0 {
+            return false;
+        }
+        let first = inner.hot.as_slice().first().copied();
+        first
+            .and_then(|slot| inner.registration(slot).and_then(|r| r.connection()))
+            .and_then(|c| c.end())
+            .and_then(|end| end.peer_sending_cpu())
+            .map_or(0, |cpu| cpu + 1)
+    };
+    let hit = spin::spin(&set.spin, peer_cpu, || set.lock().has_due(0));
+    stats::count(|c| if hit { &c.spin_hits } else { &c.spin_misses });
+    hit
+}
+
+/// Arms, looks once more, sleeps in the kernel, disarms.
+fn sleep(set: &'static Set, epfd: c_int, out: &mut Output, timeout: Timeout, mask: *const sigset_t) -> isize {
+    let silent = set.lock().arm(0);
+    set.lock().sweep(out);
+    let mut answer = 0;
+    if out.len == 0 && !set.lock().has_due(0) {
+        stats::count(|c| &c.sleeps);
+        let (slice, _) = timeout.slice(if silent { SILENT_SLICE_NS } else { SLICE_NS });
+        answer = ask_kernel(set, epfd, out, slice, mask);
+    }
+    set.lock().disarm(0);
+    answer
+}
+
+/// One kernel wait into the free part of the output; tokens are taken out. The answer is negative for
+/// an error.
+fn ask_kernel(set: &'static Set, epfd: c_int, out: &mut Output, timeout: timespec, mask: *const sigset_t) -> isize {
+    let free = out.free_part();
+    let (at, max) = (free.as_mut_ptr().cast::<epoll_event>(), free.len().min(c_int::MAX as usize) as c_int);
+    // SAFETY: `free` is writable for `max` events; the timeout is ours; the mask is the caller's.
+    let answer = unsafe { kernel_wait(epfd, at, max, &timeout, mask) };
+    set.kernel_tsc.store(spin::tsc(), Relaxed);
+    if answer > 0 {
+        // SAFETY: the kernel wrote `answer` events.
+        let got = unsafe { core::slice::from_raw_parts_mut(at, answer as usize) };
+        let mut tokens = false;
+        out.len += set.lock().translate(got, &mut tokens);
+    }
+    answer
+}
+
+/// `epoll_pwait2`, or `epoll_pwait` where it is missing.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn kernel_wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    max: c_int,
+    timeout: &timespec,
+    mask: *const sigset_t,
+) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let answer = sys::syscall6(
+            libc::SYS_epoll_pwait2,
+            epfd as usize,
+            events as usize,
+            max as usize,
+            core::ptr::from_ref(timeout) as usize,
+            mask as usize,
+            sys::SIGSET_BYTES,
+        );
+        if answer != -(libc::ENOSYS as isize) {
+            return answer;
+        }
+        let ms =
+            timeout.tv_sec * 1_000 + timeout.tv_nsec.div_euclid(1_000_000) + (timeout.tv_nsec % 1_000_000 != 0) as i64;
+        sys::epoll_pwait(epfd, events, max, ms as c_int, mask)
+    }
+}

@@ -1,0 +1,347 @@
+//! This process's line to the monitor. Nothing on a data path waits for it: offers are sent without
+//! blocking, and answers are picked up by whichever watched call comes next. When the monitor is
+//! away, one connection attempt a second is all that is spent on it.
+
+use core::mem::{size_of, zeroed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use libc::{c_int, c_void, cmsghdr, iovec, msghdr};
+use ringway_channel::Reason;
+use ringway_channel::rendezvous::{DESCRIPTORS_MAX, Kind, MESSAGE_BYTES, Message};
+use ringway_mem::region::Region;
+use ringway_mem::stats::{PROCESS_PAGE_BYTES, ProcessPage};
+
+use crate::conn::Conn;
+use crate::spinlock::SpinLock;
+use crate::table::{self, Entry};
+use crate::{attach, config, conn, stats, sys, thread};
+
+/// Pause after a failed attempt to reach the monitor, in nanoseconds.
+const RETRY_NS: u64 = 1_000_000_000;
+/// How long a re-attach (after exec, fork or SCM_RIGHTS) may take, in nanoseconds.
+const ATTACH_NS: u64 = 2_000_000_000;
+/// Answers handled in one go.
+const ANSWERS_MAX: usize = 64;
+
+struct Line {
+    /// -1 = not connected.
+    fd: c_int,
+    /// Process that opened it: a forked child must not use its parent's.
+    owner: i32,
+    retry_at_ns: u64,
+}
+
+static LINE: SpinLock<Line> = SpinLock::new(Line { fd: -1, owner: 0, retry_at_ns: 0 });
+/// Mailbox count up to which answers have been read.
+static SEEN: AtomicU32 = AtomicU32::new(0);
+/// Offers on the way whose answer may come before the page does.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+/// Token that an attach waits for; set to 0 by its answer.
+static ATTACHING: AtomicU64 = AtomicU64::new(0);
+
+/// Fork holds the line's lock.
+pub(crate) fn fork_acquire() {
+    LINE.acquire();
+}
+
+pub(crate) fn fork_release() {
+    LINE.release();
+}
+
+/// Offers a connected socket. False if the monitor cannot be reached now.
+pub(crate) fn offer(token: u64, fd: c_int) -> bool {
+    WAITING.fetch_add(1, Relaxed);
+    send(Message { token, ..Message::new(Kind::Offer) }, Some(fd))
+}
+
+/// Tells the monitor something that has no answer.
+pub(crate) fn tell(message: Message) {
+    let known = { LINE.lock().fd };
+    if known >= 0 {
+        send(message, None);
+    }
+}
+
+/// Reads answers if there may be any: one load when there are none.
+#[inline]
+pub(crate) fn poll() {
+    let news = match stats::page() {
+        Some(page) => page.mailbox.load(Acquire) != SEEN.load(Relaxed),
+        None => WAITING.load(Relaxed) != 0,
+    };
+    if news {
+        drain();
+    }
+}
+
+/// Asks for the regions of a connection that somebody else may have upgraded and waits for the answer.
+/// False if it is not upgraded, or the monitor does not know it or is away.
+pub(crate) fn attach_now(token: u64, c: &Conn, fd: c_int) -> bool {
+    ATTACHING.store(token, Release);
+    if !send(Message { token, ..Message::new(Kind::Attach) }, Some(fd)) {
+        return false;
+    }
+    let deadline = sys::monotonic_ns() + ATTACH_NS;
+    while ATTACHING.load(Acquire) == token && sys::monotonic_ns() < deadline {
+        let line = { LINE.lock().fd };
+        if line < 0 {
+            break;
+        }
+        let mut p = libc::pollfd { fd: line, events: libc::POLLIN, revents: 0 };
+        let mut slice = sys::timespec_from_us(50_000);
+        // SAFETY: one pollfd and a timespec of ours.
+        unsafe { sys::ppoll(&mut p, 1, &mut slice, core::ptr::null()) };
+        drain();
+    }
+    c.state() == conn::State::Attached
+}
+
+fn send(message: Message, fd: Option<c_int>) -> bool {
+    let mut line = LINE.lock();
+    if !ensure_connected(&mut line) {
+        return false;
+    }
+    match send_on(line.fd, &message, fd) {
+        0.. => true,
+        n if n == -(libc::EAGAIN as isize) || n == -(libc::ETOOMANYREFS as isize) => false,
+        _ => {
+            disconnect(&mut line);
+            false
+        }
+    }
+}
+
+fn ensure_connected(line: &mut Line) -> bool {
+    let here = thread::process_id();
+    if line.owner != here {
+        // The descriptor belongs to the parent; this process's copy is closed without a word.
+        if line.fd >= 0 && line.owner != 0 {
+            close_private(line.fd);
+        }
+        (line.fd, line.owner, line.retry_at_ns) = (-1, here, 0);
+    }
+    if line.fd >= 0 {
+        return true;
+    }
+    let now = sys::monotonic_ns();
+    if now < line.retry_at_ns {
+        return false;
+    }
+    line.retry_at_ns = now + RETRY_NS;
+    let Some(fd) = connect() else {
+        stats::refused(Reason::MonitorAbsent);
+        return false;
+    };
+    let hello = Message {
+        token: config::run_id(),
+        pid: here as u32,
+        profile: crate::spin::profile() as u8,
+        ..Message::new(Kind::Hello)
+    };
+    if send_on(fd, &hello, None) < 0 {
+        close_private(fd);
+        return false;
+    }
+    line.fd = fd;
+    SEEN.store(0, Relaxed);
+    true
+}
+
+fn connect() -> Option<c_int> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: plain integers.
+    let low = unsafe { sys::syscall6(libc::SYS_socket, libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0) };
+    let fd = (low >= 0).then(|| move_high(low as c_int))?;
+    // SAFETY: an all-zero sockaddr_un is valid.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as u16;
+    for (to, from) in address.sun_path.iter_mut().zip(config::socket_path()) {
+        *to = *from as libc::c_char;
+    }
+    let (at, bytes) = ((&raw const address) as usize, size_of::<libc::sockaddr_un>());
+    // SAFETY: the kernel reads the address of the given length.
+    if unsafe { sys::syscall6(libc::SYS_connect, fd as usize, at, bytes, 0, 0, 0) } < 0 {
+        close_private(fd);
+        return None;
+    }
+    Some(fd)
+}
+
+/// Moves a descriptor out of the way of the program's own numbers and marks it as the library's.
+pub(crate) fn move_high(low: c_int) -> c_int {
+    const ABOVE: usize = 980;
+    // SAFETY: plain integers.
+    let high = unsafe { sys::fcntl(low, libc::F_DUPFD_CLOEXEC, ABOVE) };
+    let fd = if high >= 0 {
+        sys::close(low);
+        high as c_int
+    } else {
+        low
+    };
+    table::replace(fd, Entry::Private);
+    fd
+}
+
+/// The program wants the number of one of the library's descriptors: the line is cut and taken up again
+/// on another number when it is next needed.
+pub(crate) fn vacate(fd: c_int) {
+    let mut line = LINE.lock();
+    if line.fd == fd {
+        disconnect(&mut line);
+        line.retry_at_ns = 0;
+    } else {
+        close_private(fd);
+    }
+}
+
+fn close_private(fd: c_int) {
+    if table::replace_if(fd, Entry::Private, Entry::Unknown) {
+        sys::close(fd);
+    }
+}
+
+fn disconnect(line: &mut Line) {
+    close_private(line.fd);
+    line.fd = -1;
+    line.retry_at_ns = sys::monotonic_ns() + RETRY_NS;
+    WAITING.store(0, Relaxed);
+    conn::for_each(|_, c| c.offered.store(0, Relaxed));
+}
+
+/// Room for the descriptors of one message.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+const HEADER: usize = size_of::<cmsghdr>();
+const CONTROL_BYTES: usize = HEADER + 8 * DESCRIPTORS_MAX.div_ceil(2);
+
+fn send_on(line: c_int, message: &Message, fd: Option<c_int>) -> isize {
+    let mut bytes = message.encode();
+    let mut piece = iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: MESSAGE_BYTES };
+    let mut control = Control([0; CONTROL_BYTES]);
+    // SAFETY: an all-zero msghdr is valid.
+    let mut header: msghdr = unsafe { zeroed() };
+    (header.msg_iov, header.msg_iovlen) = (&raw mut piece, 1);
+    if let Some(fd) = fd {
+        let rights = cmsghdr {
+            cmsg_len: HEADER + size_of::<c_int>(),
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        };
+        // SAFETY: Control is aligned for cmsghdr and has room for it and one descriptor.
+        unsafe {
+            control.0.as_mut_ptr().cast::<cmsghdr>().write(rights);
+            control.0.as_mut_ptr().add(HEADER).cast::<c_int>().write(fd);
+        }
+        (header.msg_control, header.msg_controllen) = (control.0.as_mut_ptr().cast::<c_void>(), HEADER + 8);
+    }
+    // SAFETY: everything the header points to lives on this frame.
+    unsafe { sys::sendmsg(line, &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }
+}
+
+/// Reads one message and its descriptors; unused places are -1.
+fn receive_on(line: c_int) -> Result<(Message, [c_int; DESCRIPTORS_MAX]), isize> {
+    let mut bytes = [0u8; MESSAGE_BYTES];
+    let mut piece = iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: MESSAGE_BYTES };
+    let mut control = Control([0; CONTROL_BYTES]);
+    // SAFETY: an all-zero msghdr is valid.
+    let mut header: msghdr = unsafe { zeroed() };
+    (header.msg_iov, header.msg_iovlen) = (&raw mut piece, 1);
+    (header.msg_control, header.msg_controllen) = (control.0.as_mut_ptr().cast::<c_void>(), CONTROL_BYTES);
+    // SAFETY: everything the header points to lives on this frame.
+    let n = unsafe { sys::recvmsg(line, &mut header, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
+    if n <= 0 {
+        return Err(n);
+    }
+    let mut fds = [-1; DESCRIPTORS_MAX];
+    // SAFETY: the kernel filled `msg_controllen` bytes of the aligned buffer.
+    unsafe {
+        let rights = control.0.as_ptr().cast::<cmsghdr>();
+        if header.msg_controllen >= HEADER && (*rights).cmsg_type == libc::SCM_RIGHTS {
+            let count = ((*rights).cmsg_len - HEADER) / size_of::<c_int>();
+            for (i, fd) in fds.iter_mut().enumerate().take(count) {
+                *fd = control.0.as_ptr().add(HEADER).cast::<c_int>().add(i).read();
+            }
+        }
+    }
+    match Message::decode(bytes.get(..n as usize).unwrap_or(&[])) {
+        Ok(message) => Ok((message, fds)),
+        Err(_) => {
+            close_all(fds);
+            Err(0)
+        }
+    }
+}
+
+fn close_all(fds: [c_int; DESCRIPTORS_MAX]) {
+    for fd in fds.into_iter().filter(|&fd| fd >= 0) {
+        sys::close(fd);
+    }
+}
+
+/// Reads and handles what the monitor has sent.
+#[cold]
+fn drain() {
+    for _ in 0..ANSWERS_MAX {
+        let received = {
+            let mut line = LINE.lock();
+            if line.fd < 0 || line.owner != thread::process_id() {
+                return;
+            }
+            match receive_on(line.fd) {
+                Ok(received) => received,
+                Err(n) if n == -(libc::EAGAIN as isize) || n == -(libc::EINTR as isize) => return,
+                Err(_) => return disconnect(&mut line),
+            }
+        };
+        handle(received.0, received.1);
+    }
+}
+
+fn handle(message: Message, fds: [c_int; DESCRIPTORS_MAX]) {
+    SEEN.fetch_add(1, Relaxed);
+    match message.kind {
+        Kind::Welcome => welcome(fds),
+        Kind::Paired => {
+            WAITING.store(WAITING.load(Relaxed).saturating_sub(1), Relaxed);
+            match Conn::from_token(message.token) {
+                Some((index, c)) => attach::attach(index, c, &message, fds),
+                None => tell(Message { cookie: message.cookie, ..Message::new(Kind::Closed) }),
+            }
+        }
+        Kind::Refused => {
+            WAITING.store(WAITING.load(Relaxed).saturating_sub(1), Relaxed);
+            stats::refused(message.reason);
+            if let Some((_, c)) = Conn::from_token(message.token) {
+                attach::refused(c, message.reason);
+            }
+        }
+        Kind::Rejected => {
+            stats::refused(message.reason);
+            let mut line = LINE.lock();
+            disconnect(&mut line);
+            // Another version's monitor will not change its mind within a second.
+            line.retry_at_ns += 60 * RETRY_NS;
+        }
+        _ => {}
+    }
+    if matches!(message.kind, Kind::Paired | Kind::Refused) {
+        let _ = ATTACHING.compare_exchange(message.token, 0, AcqRel, Relaxed);
+    }
+    close_all(fds);
+}
+
+/// Maps the process page; a page from an earlier monitor hands its counts over.
+fn welcome(fds: [c_int; DESCRIPTORS_MAX]) {
+    // SAFETY: borrowed for the call only; closed by the caller.
+    let page = unsafe { std::os::fd::BorrowedFd::borrow_raw(fds[0].max(0)) };
+    let Ok(region) = Region::open(page, PROCESS_PAGE_BYTES, PROCESS_PAGE_BYTES) else { return };
+    let (base, _) = region.into_raw();
+    let fresh = base.as_ptr().cast::<ProcessPage>();
+    // SAFETY: a mapping of PROCESS_PAGE_BYTES that stays; all fields are atomic.
+    let page = unsafe { &*fresh };
+    if let Some(old) = stats::page() {
+        stats::carry_over(old, page);
+    }
+    stats::set_page(fresh);
+}

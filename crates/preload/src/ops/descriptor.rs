@@ -1,0 +1,248 @@
+//! The life of descriptor numbers: close, duplicates, ranges, shutdown.
+
+use core::sync::atomic::Ordering::*;
+
+use libc::{c_int, c_uint};
+use ringway_channel::end::{SHUT_RX, SHUT_TX};
+use ringway_channel::rendezvous::{Kind, Message};
+use ringway_channel::wait::BELL_FUTEX;
+use ringway_channel::{End, Path};
+
+use crate::conn::{self, Conn, State};
+use crate::table::{self, Entry};
+use crate::{epoll, monitor, real, stats, sys, thread, tx, upgrade, wait};
+
+/// Whether an entry may be edited by the caller: a child of `vfork` shares the table but not the
+/// descriptors.
+fn may_edit(entry: Entry) -> bool {
+    matches!(entry, Entry::Unknown | Entry::Plain) || !thread::is_borrower()
+}
+
+/// `close`. The answer is libc's (errno set).
+pub(crate) fn close(fd: c_int) -> c_int {
+    let entry = table::get(fd);
+    // SAFETY: the program's own call.
+    let original = || unsafe { real::close()(fd) };
+    if !may_edit(entry) {
+        return original();
+    }
+    match entry {
+        Entry::Unknown => original(),
+        Entry::Private => sys::finish(-(libc::EBADF as isize)) as c_int,
+        Entry::Plain | Entry::Tcp => {
+            table::replace(fd, Entry::Unknown);
+            original()
+        }
+        Entry::Epoll(index) => {
+            table::replace(fd, Entry::Unknown);
+            epoll::forget(index);
+            original()
+        }
+        Entry::Connection(index) => {
+            // The number is free for others only after the kernel's close, so the entry goes first.
+            if !table::replace_if(fd, entry, Entry::Unknown) {
+                return original();
+            }
+            match conn::get(index) {
+                Some(c) => close_connection(index, c, fd, original),
+                None => original(),
+            }
+        }
+    }
+}
+
+fn close_connection(index: u32, c: &'static Conn, fd: c_int, original: impl FnOnce() -> c_int) -> c_int {
+    let last = c.drop_descriptor();
+    if !last {
+        let answer = original();
+        find_other_descriptor(index, c, fd);
+        c.put(index);
+        return answer;
+    }
+    c.pin();
+    let cookie = c.cookie.load(Relaxed);
+    let attached = c.state() == State::Attached;
+    if attached && let Some(end) = c.end() {
+        reset_if_unread(c, &end, fd);
+    }
+    let answer = original();
+    if attached && let Some(end) = c.end() {
+        tell_peer(&end, fd);
+        stats::count(|s| &s.connections_closed);
+        monitor::tell(Message { cookie, ..Message::new(Kind::Closed) });
+    } else if c.offered.load(Relaxed) == 1 {
+        monitor::tell(Message { token: c.token(index), cookie, ..Message::new(Kind::Withdraw) });
+    }
+    c.put(index);
+    c.put(index);
+    answer
+}
+
+/// Another descriptor of the connection becomes the one that is used for looks and doorbells.
+fn find_other_descriptor(index: u32, c: &Conn, closed: c_int) {
+    if c.fd.load(Relaxed) != closed {
+        return;
+    }
+    table::for_each(0, c_int::MAX, |fd, entry| {
+        if entry == Entry::Connection(index) {
+            c.fd.store(fd, Relaxed);
+        }
+    });
+}
+
+/// The kernel answers a close with unread data by a reset. It does not see what is unread in the ring,
+/// so it is told to, if nobody else holds the socket.
+fn reset_if_unread(c: &Conn, end: &End, fd: c_int) {
+    let unread = end.rx_path() == Path::Ring && end.consumer().has_news();
+    if unread && c.slot().holders() <= 1 && end.page.shared.load(Relaxed) == 0 {
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        let bytes = size_of::<libc::linger>() as u32;
+        // SAFETY: a linger of ours.
+        unsafe { sys::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), bytes) };
+    }
+}
+
+/// Something happened to the kernel socket that a peer asleep on a futex would not notice.
+fn tell_peer(end: &End, fd: c_int) {
+    end.ask_peer_to_look();
+    for word in [end.peer_receiver(), end.peer_sender()] {
+        let bells = word.bells();
+        wait::ring(end, fd, word, bells & BELL_FUTEX);
+    }
+}
+
+/// `shutdown`. The answer is libc's.
+pub(crate) fn shutdown(fd: c_int, how: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let original = || unsafe { real::shutdown()(fd, how) };
+    let Some((index, c)) = upgrade::upgraded(fd) else { return original() };
+    c.pin();
+    let answer = match c.end() {
+        Some(end) => shutdown_ring(&end, fd, how, original),
+        None => original(),
+    };
+    c.put(index);
+    answer
+}
+
+fn shutdown_ring(end: &End, fd: c_int, how: c_int, original: impl FnOnce() -> c_int) -> c_int {
+    let bits = match how {
+        libc::SHUT_RD => SHUT_RX,
+        libc::SHUT_WR => SHUT_TX,
+        libc::SHUT_RDWR => SHUT_RX | SHUT_TX,
+        _ => return original(),
+    };
+    let answer = {
+        let critical = thread::enter();
+        // No byte may be published after the FIN.
+        let _held = tx::lock(&end.page.tx.lock, tx::is_shared(end), &critical);
+        let answer = original();
+        if answer == 0 {
+            end.page.options.shutdown.fetch_or(bits, AcqRel);
+        }
+        answer
+    };
+    if answer == 0 {
+        tell_peer(end, fd);
+        for word in [end.own_receiver(), end.own_sender()] {
+            // SAFETY: waking touches no memory.
+            unsafe { sys::futex_wake(core::ptr::from_ref(word.0).cast(), c_int::MAX, false) };
+        }
+    }
+    answer
+}
+
+/// A duplicate of `old` now sits at `new`.
+pub(crate) fn duplicated(old: c_int, new: c_int) {
+    if new < 0 || new == old || thread::is_borrower() {
+        return;
+    }
+    let entry = match table::get(old) {
+        Entry::Private | Entry::Unknown => Entry::Unknown,
+        entry => entry,
+    };
+    match entry {
+        Entry::Connection(index) => {
+            if let Some(c) = conn::get(index) {
+                c.add_descriptor(new);
+            }
+        }
+        Entry::Epoll(index) => epoll::share(index),
+        _ => {}
+    }
+    upgrade::release(table::replace(new, entry));
+}
+
+/// `dup2` and `dup3`: what sat at `new` is closed by the kernel in the same step.
+pub(crate) fn duplicate_onto(old: c_int, new: c_int, original: impl FnOnce() -> c_int) -> c_int {
+    let victim = table::get(new);
+    if old == new || matches!(victim, Entry::Unknown | Entry::Plain | Entry::Tcp) || thread::is_borrower() {
+        let answer = original();
+        if answer >= 0 {
+            duplicated(old, new);
+        }
+        return answer;
+    }
+    if victim == Entry::Private {
+        monitor::vacate(new);
+        return duplicate_onto_free(old, new, original);
+    }
+    // SAFETY: F_GETFD takes no argument.
+    if unsafe { sys::fcntl(old, libc::F_GETFD, 0) } < 0 {
+        return original();
+    }
+    match victim {
+        Entry::Connection(index) if table::replace_if(new, victim, Entry::Unknown) => match conn::get(index) {
+            Some(c) => {
+                // Threads asleep on the old connection must notice that the number means another one.
+                let answer = close_connection(index, c, new, original);
+                if answer >= 0 {
+                    duplicated(old, new);
+                }
+                answer
+            }
+            None => duplicate_onto_free(old, new, original),
+        },
+        _ => duplicate_onto_free(old, new, original),
+    }
+}
+
+fn duplicate_onto_free(old: c_int, new: c_int, original: impl FnOnce() -> c_int) -> c_int {
+    let answer = original();
+    if answer >= 0 {
+        duplicated(old, new);
+    }
+    answer
+}
+
+/// `close_range` and `closefrom`: upgraded connections are closed one by one, the library's own
+/// descriptors are stepped over.
+pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // SAFETY: plain integers.
+    let original = |from: c_uint, to: c_uint| unsafe { real::close_range()(from, to, flags) };
+    if flags != 0 || first > last || thread::is_borrower() {
+        return original(first, last);
+    }
+    let mut from = first;
+    let mut failed = 0;
+    table::for_each(first.min(c_int::MAX as c_uint) as c_int, last.min(c_int::MAX as c_uint) as c_int, |fd, entry| {
+        match entry {
+            Entry::Private => {
+                if fd as c_uint > from {
+                    failed |= original(from, fd as c_uint - 1);
+                }
+                from = fd as c_uint + 1;
+            }
+            Entry::Connection(_) | Entry::Epoll(_) => {
+                close(fd);
+            }
+            _ => {
+                table::replace(fd, Entry::Unknown);
+            }
+        }
+    });
+    if from <= last {
+        failed |= original(from, last);
+    }
+    failed
+}

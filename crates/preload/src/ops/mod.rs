@@ -1,0 +1,7 @@
+//! Safe operations behind the hooks that are more than one step.
+
+pub(crate) mod descriptor;
+pub(crate) mod message;
+pub(crate) mod option;
+pub(crate) mod poll;
+pub(crate) mod select;

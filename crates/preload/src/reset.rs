@@ -1,0 +1,34 @@
+//! The peer broke the rules of the ring: that connection is reset, nothing else is touched.
+
+use core::sync::atomic::Ordering::*;
+
+use libc::{c_int, sockaddr};
+use ringway_channel::{Path, Reason};
+use ringway_mem::ring::Violation;
+
+use crate::conn::Conn;
+use crate::{stats, sys};
+
+/// Resets the connection and returns the errno of the call that noticed. From here on the kernel
+/// serves the socket, which is unconnected.
+#[cold]
+pub(crate) fn violated(conn: &Conn, fd: c_int, _what: Violation) -> c_int {
+    stats::count(|c| &c.violations);
+    stats::refused(Reason::RingViolation);
+    if let Some(page) = conn.page() {
+        page.tx.path.store(Path::Demoted as u32, Relaxed);
+        page.rx.path.store(Path::Demoted as u32, Relaxed);
+        page.options.demoted_because.store(Reason::RingViolation as u32, Relaxed);
+    }
+    disconnect(fd);
+    libc::ECONNRESET
+}
+
+/// Sends RST and leaves the socket unconnected, as `connect` to AF_UNSPEC does.
+fn disconnect(fd: c_int) {
+    // SAFETY: an all-zero sockaddr has family AF_UNSPEC.
+    let address: sockaddr = unsafe { core::mem::zeroed() };
+    let (at, bytes) = ((&raw const address) as usize, size_of::<sockaddr>());
+    // SAFETY: the kernel reads the address of the given length.
+    unsafe { sys::syscall6(libc::SYS_connect, fd as usize, at, bytes, 0, 0, 0) };
+}

@@ -1,0 +1,358 @@
+//! Receiving on an upgraded connection.
+
+use core::sync::atomic::Ordering::*;
+use core::sync::atomic::fence;
+
+use libc::c_int;
+use ringway_channel::end::SHUT_RX;
+use ringway_channel::{End, Path, RxSource};
+use ringway_mem::ring::{Spans, Violation};
+
+use crate::conn::Conn;
+use crate::iov::Cursor;
+use crate::thread::Critical;
+use crate::tx::{Outcome, is_shared, lock};
+use crate::wait::{self, Waiter, Wake};
+use crate::{kernel, reset, spin, stats, sys, thread};
+
+/// How often a reader that finds nothing looks whether the peer has finished, in microseconds.
+const LOOK_US: u64 = 20;
+
+/// What one try under the lock came to.
+enum Step {
+    Got(usize),
+    /// Nothing there (yet).
+    Empty,
+    /// The stream has ended or failed, or TCP serves it now: the kernel has the answer.
+    Kernel,
+    Error(c_int),
+}
+
+/// One call's wishes.
+struct Request {
+    total: usize,
+    /// Return as soon as this many bytes are there.
+    target: usize,
+    peek: bool,
+    /// Discard instead of copying (MSG_TRUNC).
+    discard: bool,
+    flags: c_int,
+}
+
+/// Receives into what `cursor` covers. `flags` are those of `recv`.
+pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: Cursor, flags: c_int) -> Outcome {
+    if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
+        return Outcome::Kernel;
+    }
+    let total = cursor.total();
+    let critical = thread::enter();
+    let Some(end) = conn.end() else { return Outcome::Kernel };
+    let low_water = end.page.options.receive_low_water_bytes.load(Relaxed) as usize;
+    let target = if flags & libc::MSG_WAITALL != 0 { total } else { low_water.clamp(1, total.max(1)) };
+    let request = Request {
+        total,
+        target,
+        peek: flags & libc::MSG_PEEK != 0,
+        discard: flags & libc::MSG_TRUNC != 0,
+        flags: flags & (libc::MSG_PEEK | libc::MSG_TRUNC),
+    };
+    if total == 0 {
+        return Outcome::Kernel;
+    }
+    let mut cursor = cursor;
+    let (done, stop) = receive_available(conn, &end, fd, &mut cursor, &request, 0, &critical);
+    if done >= request.target && matches!(stop, Step::Got(_) | Step::Empty) {
+        stats::count(|c| &c.ring_rx_calls);
+        return Outcome::Done(done as isize);
+    }
+    conn.pin();
+    drop(critical);
+    let outcome = receive_rest(conn, &end, fd, cursor, &request, done, flags, stop);
+    conn.put(index);
+    outcome
+}
+
+/// Takes what is there, at most what is wanted; says why it stopped.
+#[inline]
+fn receive_available(
+    conn: &Conn,
+    end: &End,
+    fd: c_int,
+    cursor: &mut Cursor,
+    request: &Request,
+    before: usize,
+    critical: &Critical,
+) -> (usize, Step) {
+    let Some(_held) = lock(&end.page.rx.lock, is_shared(end), critical) else { return (0, Step::Empty) };
+    if request.peek {
+        return peek(conn, end, fd, *cursor, request);
+    }
+    let mut done = 0;
+    loop {
+        let want = request.total - before - done;
+        match step(conn, end, fd, cursor, want, request) {
+            Ok(Step::Got(n)) => {
+                done += n;
+                if n >= want {
+                    return (done, Step::Got(n));
+                }
+            }
+            Ok(stop) => return (done, stop),
+            Err(violation) => return (done, Step::Error(reset::violated(conn, fd, violation))),
+        }
+    }
+}
+
+/// One try, receive lock held.
+#[inline]
+fn step(
+    conn: &Conn,
+    end: &End,
+    fd: c_int,
+    cursor: &mut Cursor,
+    want: usize,
+    request: &Request,
+) -> Result<Step, Violation> {
+    match end.rx_source(|| kernel::unread(fd))? {
+        RxSource::Ring { limit_bytes } => {
+            let want = want.min(limit_bytes.min(usize::MAX as u64) as usize);
+            ring_step(conn, end, fd, cursor, want, request.discard)
+        }
+        RxSource::Tcp { limit_bytes } => {
+            Ok(tcp_step(end, fd, cursor, (want as u64).min(limit_bytes) as usize, request.flags))
+        }
+        RxSource::Doorbells { discard_bytes } => {
+            let n = kernel::discard(fd, discard_bytes.min(1 << 20) as usize);
+            end.tcp_consumed(n as u64);
+            if n > 0 { Ok(Step::Got(0)) } else { Ok(Step::Empty) }
+        }
+        RxSource::TcpAgain => Ok(Step::Kernel),
+    }
+}
+
+#[inline]
+fn ring_step(
+    conn: &Conn,
+    end: &End,
+    fd: c_int,
+    cursor: &mut Cursor,
+    want: usize,
+    discard: bool,
+) -> Result<Step, Violation> {
+    let consumer = end.consumer();
+    let spans = consumer.spans(want)?;
+    if spans.is_empty() {
+        return ring_is_empty(conn, end, fd);
+    }
+    let taken = if discard { spans.bytes() } else { copy_out(conn, spans, cursor) };
+    if taken == 0 {
+        return Ok(Step::Error(libc::EFAULT));
+    }
+    consumer.consume(taken, spin::cpu_plus_one());
+    stats::add(|c| &c.ring_rx_bytes, taken as u64);
+    wake_sender(end, fd, spans.class, taken)?;
+    Ok(Step::Got(taken))
+}
+
+/// Wakes a sender that waits for room, once half of the ring is free: fewer, longer turns.
+///
+/// A sender sleeps only when the ring is full, and this end always looks at the ring again before it
+/// sleeps itself. So the fence that orders the head before the look at the word is needed only when
+/// this read takes the ring from above to below one half.
+#[inline]
+fn wake_sender(end: &End, fd: c_int, class: usize, taken: usize) -> Result<(), Violation> {
+    let half = ringway_channel::layout::CLASS_BYTES.get(class).map_or(0, |&c| c as u64 / 2);
+    let known = end.consumer().known();
+    let crosses_half = known < half && known + taken as u64 >= half;
+    if crosses_half {
+        fence(SeqCst);
+    }
+    let word = end.peer_sender();
+    if word.is_armed() && end.consumer().queued()? <= half {
+        wait::ring(end, fd, word, word.bells());
+    }
+    Ok(())
+}
+
+/// The ring is empty: has the peer finished?
+#[cold]
+fn ring_is_empty(conn: &Conn, end: &End, fd: c_int) -> Result<Step, Violation> {
+    if end.page.options.shutdown.load(Relaxed) & SHUT_RX != 0 {
+        return Ok(Step::Kernel);
+    }
+    if !wait::look_if_due(conn, end, fd, LOOK_US) {
+        return Ok(Step::Empty);
+    }
+    // What the peer published before its FIN is visible by now.
+    fence(Acquire);
+    if end.consumer().has_news() || end.peer_tx_path() == Path::Demoted {
+        return Ok(Step::Got(0));
+    }
+    drain_doorbells(end, fd);
+    Ok(Step::Kernel)
+}
+
+/// Throws away the doorbell bytes that have arrived; receive lock held.
+pub(crate) fn drain_doorbells(end: &End, fd: c_int) {
+    let n = end.doorbells_among(kernel::unread(fd));
+    if n > 0 {
+        let discarded = kernel::discard(fd, n as usize);
+        end.tcp_consumed(discarded as u64);
+    }
+}
+
+#[inline]
+fn copy_out(conn: &Conn, spans: Spans, cursor: &mut Cursor) -> usize {
+    let Some(area) = conn.area(spans.class, false) else { return 0 };
+    // SAFETY: spans lie inside the area of their class, which is mapped.
+    unsafe {
+        let first = cursor.copy_from(area.wrapping_add(spans.at), spans.first);
+        if first < spans.first || spans.second == 0 { first } else { first + cursor.copy_from(area, spans.second) }
+    }
+}
+
+/// Bytes from before the switch: the kernel has them, `limit` at most.
+#[cold]
+fn tcp_step(end: &End, fd: c_int, cursor: &mut Cursor, limit: usize, flags: c_int) -> Step {
+    if limit == 0 {
+        return probe(fd);
+    }
+    // SAFETY: the message describes the program's own buffers; the kernel checks them.
+    let n = cursor.kernel_call(limit, |m| unsafe { sys::recvmsg(fd, m, flags | libc::MSG_DONTWAIT) });
+    match n {
+        0 => Step::Kernel,
+        n if n > 0 => {
+            end.tcp_consumed(n as u64);
+            Step::Got(n as usize)
+        }
+        n if n == -(libc::EAGAIN as isize) => Step::Empty,
+        n => Step::Error(-n as c_int),
+    }
+}
+
+/// Nothing that is surely data: has the stream ended, or did something arrive just now?
+fn probe(fd: c_int) -> Step {
+    let mut byte = 0u8;
+    // SAFETY: one byte of ours.
+    let n = unsafe { sys::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
+    match n {
+        n if n > 0 => Step::Got(0),
+        n if n == -(libc::EAGAIN as isize) => Step::Empty,
+        _ => Step::Kernel,
+    }
+}
+
+/// MSG_PEEK: copies without consuming, across the whole ring. Like the kernel, it may return less than
+/// is queued where TCP ends and the ring begins.
+fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: Cursor, request: &Request) -> (usize, Step) {
+    for _ in 0..4 {
+        let answer = match end.rx_source(|| kernel::unread(fd)) {
+            Ok(RxSource::Ring { limit_bytes }) => {
+                let want = request.total.min(limit_bytes.min(usize::MAX as u64) as usize);
+                match peek_ring(conn, end, &mut cursor, want, request.discard) {
+                    Ok(0) => ring_is_empty(conn, end, fd),
+                    Ok(n) => return (n, Step::Got(n)),
+                    Err(violation) => Err(violation),
+                }
+            }
+            Ok(RxSource::Tcp { limit_bytes }) if limit_bytes > 0 => {
+                let limit = (request.total as u64).min(limit_bytes) as usize;
+                // SAFETY: as in `tcp_step`.
+                let n =
+                    cursor.kernel_call(limit, |m| unsafe { sys::recvmsg(fd, m, request.flags | libc::MSG_DONTWAIT) });
+                if n > 0 {
+                    return (n as usize, Step::Got(n as usize));
+                }
+                Ok(probe(fd))
+            }
+            Ok(_) => step(conn, end, fd, &mut cursor, 0, request),
+            Err(violation) => Err(violation),
+        };
+        match answer {
+            Ok(Step::Got(_)) => {}
+            Ok(stop) => return (0, stop),
+            Err(violation) => return (0, Step::Error(reset::violated(conn, fd, violation))),
+        }
+    }
+    (0, Step::Empty)
+}
+
+fn peek_ring(conn: &Conn, end: &End, cursor: &mut Cursor, want: usize, discard: bool) -> Result<usize, Violation> {
+    let mut done = 0;
+    while done < want {
+        let spans = end.consumer().ahead(done, want - done)?;
+        let n = if discard { spans.bytes() } else { copy_out(conn, spans, cursor) };
+        if n == 0 {
+            break;
+        }
+        done += n;
+    }
+    Ok(done)
+}
+
+/// The slow part: waits for more, or finds out how the stream ended.
+#[expect(clippy::too_many_arguments)]
+fn receive_rest(
+    conn: &'static Conn,
+    end: &End,
+    fd: c_int,
+    mut cursor: Cursor,
+    request: &Request,
+    mut done: usize,
+    flags: c_int,
+    mut stop: Step,
+) -> Outcome {
+    let options = &end.page.options;
+    let mut waiter = Waiter::new(options.receive_timeout_us.load(Relaxed));
+    let nonblocking =
+        flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0 || kernel::is_nonblocking(fd);
+    loop {
+        waiter.seen = request.peek.then(|| end.consumer().head() + done as u64);
+        let ended = match stop {
+            Step::Got(_) | Step::Empty if done >= request.target => return Outcome::Done(done as isize),
+            Step::Kernel if done == 0 => return Outcome::Kernel,
+            Step::Kernel => return Outcome::Done(done as isize),
+            Step::Error(e) => Some(e),
+            Step::Got(_) if !request.peek => None,
+            _ if nonblocking => Some(libc::EAGAIN),
+            _ => match waiter.readable(conn, end, fd) {
+                Wake::Again => None,
+                Wake::TimedOut => Some(libc::EAGAIN),
+                Wake::Interrupted => Some(libc::EINTR),
+            },
+        };
+        if let Some(errno) = ended {
+            return Outcome::Done(if done > 0 { done as isize } else { -(errno as isize) });
+        }
+        let critical = thread::enter();
+        let n;
+        (n, stop) = receive_available(conn, end, fd, &mut cursor, request, done, &critical);
+        done = if request.peek { n } else { done + n };
+    }
+}
+
+/// Whether bytes are to be taken from the kernel as the program asks, because this end has not promised
+/// yet to look at the ring. Promises as soon as nobody is inside such a call.
+#[cold]
+pub(crate) fn declare_ready(conn: &Conn, fd: c_int) -> bool {
+    let critical = thread::enter();
+    let Some(end) = conn.end() else { return false };
+    let Some(_held) = lock(&end.page.rx.lock, is_shared(&end), &critical) else { return false };
+    if end.page.rx.ready.load(Relaxed) != 0 {
+        return true;
+    }
+    end.page.rx.ready.store(1, SeqCst);
+    fence(SeqCst);
+    if conn.slot().receivers.load(SeqCst) != 0 {
+        end.page.rx.ready.store(0, SeqCst);
+        return false;
+    }
+    let Some(consumed) = kernel::consumed(fd) else {
+        end.page.rx.ready.store(0, SeqCst);
+        return false;
+    };
+    end.page.rx.tcp_consumed.store(consumed, Relaxed);
+    end.own_receiver().arm(ringway_channel::wait::BELL_TCP);
+    end.declare_ready();
+    true
+}

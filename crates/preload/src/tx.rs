@@ -1,0 +1,298 @@
+//! Sending on an upgraded connection.
+
+use core::sync::atomic::Ordering::*;
+
+use libc::c_int;
+use ringway_channel::{End, Path};
+use ringway_mem::ring::{Resized, Spans, Violation};
+
+use crate::conn::Conn;
+use crate::iov::Cursor;
+use crate::lock::{Held, RobustLock};
+use crate::thread::Critical;
+use crate::wait::{self, Waiter, Wake};
+use crate::{family, kernel, reset, spin, stats, thread};
+
+/// Large sends are published in pieces of this many bytes, so that both ends copy at the same time.
+const PIECE_BYTES: usize = 16 << 10;
+/// Largest class that a ring may grow to.
+pub(crate) const CLASS_MAX: usize = 3;
+/// How often a sender looks whether its peer is still there, in microseconds.
+const LOOK_US: u64 = 1_000;
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing was done: the kernel must serve the call as the program made it.
+    Kernel,
+    /// Done; a count or a negated errno.
+    Done(isize),
+}
+
+/// What one try under the lock came to.
+enum Step {
+    Sent(usize),
+    Full,
+    /// TCP has no room.
+    TcpFull,
+    Kernel,
+    Error(c_int),
+}
+
+/// The lock of one direction of an end, for as long as the guard lives.
+pub(crate) fn lock<'a>(
+    word: &'a core::sync::atomic::AtomicU32,
+    shared: bool,
+    critical: &'a Critical,
+) -> Option<Held<'a>> {
+    // SAFETY: RobustLock is a transparent wrapper around the same atomic.
+    let lock = unsafe { &*core::ptr::from_ref(word).cast::<RobustLock>() };
+    if !shared
+        && thread::is_single_threaded()
+        && let Some(held) = lock.lock_unshared(critical)
+    {
+        return Some(held);
+    }
+    lock.lock(critical, u64::MAX)
+}
+
+/// Whether other processes may hold the same end.
+#[inline]
+pub(crate) fn is_shared(end: &End) -> bool {
+    family::has_forked() || end.page.shared.load(Relaxed) != 0
+}
+
+/// Sends what `cursor` covers. `flags` are those of `send`; the call blocks if the socket does.
+pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: Cursor, flags: c_int) -> Outcome {
+    let total = cursor.total();
+    if total == 0 {
+        return Outcome::Kernel;
+    }
+    if flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY | libc::MSG_FASTOPEN | libc::MSG_ERRQUEUE) != 0 {
+        demote(conn, fd, reason_of(flags));
+        return Outcome::Kernel;
+    }
+    let critical = thread::enter();
+    let Some(end) = conn.end() else { return Outcome::Kernel };
+    let mut cursor = cursor;
+    let (done, stop) = send_available(conn, &end, fd, &mut cursor, total, flags, &critical);
+    if done == total {
+        stats::count(|c| &c.ring_tx_calls);
+        return Outcome::Done(done as isize);
+    }
+    conn.pin();
+    drop(critical);
+    let outcome = send_rest(conn, &end, fd, cursor, total, done, flags, stop);
+    conn.put(index);
+    outcome
+}
+
+fn reason_of(flags: c_int) -> ringway_channel::Reason {
+    if flags & libc::MSG_OOB != 0 { ringway_channel::Reason::UrgentData } else { ringway_channel::Reason::ZeroCopy }
+}
+
+/// Sends as much as goes without waiting; says why it stopped.
+#[inline]
+fn send_available(
+    conn: &Conn,
+    end: &End,
+    fd: c_int,
+    cursor: &mut Cursor,
+    want: usize,
+    flags: c_int,
+    critical: &Critical,
+) -> (usize, Step) {
+    let Some(_held) = lock(&end.page.tx.lock, is_shared(end), critical) else { return (0, Step::Full) };
+    let mut done = 0;
+    loop {
+        match step(conn, end, fd, cursor, want - done, flags) {
+            Step::Sent(n) => {
+                done += n;
+                if done == want {
+                    return (done, Step::Sent(n));
+                }
+            }
+            stop => return (done, stop),
+        }
+    }
+}
+
+/// The slow part: waits and goes on until everything is sent or the call must end.
+#[expect(clippy::too_many_arguments)]
+fn send_rest(
+    conn: &Conn,
+    end: &End,
+    fd: c_int,
+    mut cursor: Cursor,
+    total: usize,
+    mut done: usize,
+    flags: c_int,
+    mut stop: Step,
+) -> Outcome {
+    let options = &end.page.options;
+    let mut waiter = Waiter::new(options.send_timeout_us.load(Relaxed));
+    let nonblocking =
+        flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0 || kernel::is_nonblocking(fd);
+    loop {
+        let ended = match stop {
+            Step::Sent(_) if done >= total => return Outcome::Done(done as isize),
+            Step::Sent(_) => None,
+            Step::Kernel if done == 0 => return Outcome::Kernel,
+            Step::Kernel => return Outcome::Done(finish_by_kernel(fd, cursor, done, flags)),
+            Step::Error(e) => Some(e),
+            Step::Full | Step::TcpFull if nonblocking => Some(libc::EAGAIN),
+            Step::Full | Step::TcpFull => match waiter.writable(conn, end, fd) {
+                Wake::Again => None,
+                Wake::TimedOut => Some(libc::EAGAIN),
+                Wake::Interrupted => Some(libc::EINTR),
+            },
+        };
+        if let Some(errno) = ended {
+            return Outcome::Done(if done > 0 { done as isize } else { -(errno as isize) });
+        }
+        let critical = thread::enter();
+        let n;
+        (n, stop) = send_available(conn, end, fd, &mut cursor, total - done, flags, &critical);
+        done += n;
+    }
+}
+
+/// Part of the bytes went by the ring, then the direction went back to TCP: the kernel takes the rest.
+fn finish_by_kernel(fd: c_int, mut cursor: Cursor, mut done: usize, flags: c_int) -> isize {
+    loop {
+        // SAFETY: the message describes the program's own buffers; the kernel checks them.
+        let n = cursor.kernel_call(usize::MAX, |m| unsafe { crate::sys::sendmsg(fd, m, flags) });
+        if n <= 0 {
+            return done as isize;
+        }
+        done += n as usize;
+        if cursor.total() == 0 {
+            return done as isize;
+        }
+    }
+}
+
+/// One try, send lock held.
+#[inline]
+fn step(conn: &Conn, end: &End, fd: c_int, cursor: &mut Cursor, want: usize, flags: c_int) -> Step {
+    match end.tx_path() {
+        Path::Ring => {}
+        Path::Demoted => return Step::Kernel,
+        Path::Tcp => {
+            if !switch(conn, end, fd) {
+                return tcp_step(fd, cursor, want, flags);
+            }
+        }
+    }
+    if end.page.options.shutdown.load(Relaxed) & ringway_channel::end::SHUT_TX != 0 {
+        return Step::Kernel;
+    }
+    if end.demotion_wanted() || wait::look_if_due(conn, end, fd, LOOK_US) {
+        demote_locked(end, fd);
+        return Step::Kernel;
+    }
+    ring_step(conn, end, fd, cursor, want).unwrap_or_else(|violation| Step::Error(reset::violated(conn, fd, violation)))
+}
+
+/// Copies up to one piece into the ring and publishes it.
+#[inline]
+fn ring_step(conn: &Conn, end: &End, fd: c_int, cursor: &mut Cursor, want: usize) -> Result<Step, Violation> {
+    let producer = end.producer();
+    if let Resized::Shrunk { released_class } = producer.make_room(want, CLASS_MAX)? {
+        give_back(conn, released_class);
+    }
+    let free = producer.free(want.min(PIECE_BYTES))?;
+    let n = free.min(want).min(PIECE_BYTES);
+    if n == 0 {
+        stats::count(|c| &c.ring_full);
+        return Ok(Step::Full);
+    }
+    let spans = producer.spans(n);
+    let Some(area) = conn.area(spans.class, true) else { return Ok(Step::Error(libc::ENOBUFS)) };
+    let copied = copy_in(area, spans, cursor);
+    if copied == 0 {
+        return Ok(Step::Error(libc::EFAULT));
+    }
+    producer.publish(copied, spin::cpu_plus_one());
+    stats::add(|c| &c.ring_tx_bytes, copied as u64);
+    let word = end.peer_receiver();
+    wait::ring(end, fd, word, word.bells());
+    // A bad address after some bytes: the next try reports it, and the call ends with a short count.
+    Ok(Step::Sent(copied))
+}
+
+#[inline]
+fn copy_in(area: *mut u8, spans: Spans, cursor: &mut Cursor) -> usize {
+    // SAFETY: spans lie inside the area of their class, which is mapped for writing.
+    unsafe {
+        let first = cursor.copy_to(area.wrapping_add(spans.at), spans.first);
+        if first < spans.first || spans.second == 0 { first } else { first + cursor.copy_to(area, spans.second) }
+    }
+}
+
+/// Gives the pages of an area that is no longer used back to the kernel.
+#[cold]
+fn give_back(conn: &Conn, class: usize) {
+    stats::count(|c| &c.ring_resizes);
+    if let (Some(area), Some(&bytes)) = (conn.area(class, true), ringway_channel::layout::CLASS_BYTES.get(class)) {
+        // SAFETY: the area belongs to this direction; every byte in it was consumed before the epoch
+        // changed, so punching a hole into the shared file loses nothing.
+        unsafe { crate::sys::madvise(area, bytes, libc::MADV_REMOVE) };
+    }
+}
+
+/// The direction has not switched yet: the kernel takes the bytes, without waiting, under the lock.
+#[cold]
+fn tcp_step(fd: c_int, cursor: &mut Cursor, want: usize, flags: c_int) -> Step {
+    // SAFETY: as in `finish_by_kernel`.
+    let n = cursor.kernel_call(want, |m| unsafe { crate::sys::sendmsg(fd, m, flags | libc::MSG_DONTWAIT) });
+    match n {
+        n if n >= 0 => Step::Sent(n as usize),
+        n if n == -(libc::EAGAIN as isize) => Step::TcpFull,
+        n => Step::Error(-n as c_int),
+    }
+}
+
+/// Moves the direction to the ring if the peer is ready and nobody is inside the kernel writing to TCP.
+#[cold]
+pub(crate) fn switch(conn: &Conn, end: &End, fd: c_int) -> bool {
+    if !end.peer_is_ready() || conn.slot().senders.load(SeqCst) != 0 {
+        return false;
+    }
+    match kernel::offsets(fd) {
+        Some(offsets) if offsets.established => {
+            end.switch_tx(offsets.written);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Moves the direction back to TCP for good; send lock held.
+#[cold]
+pub(crate) fn demote_locked(end: &End, fd: c_int) {
+    if end.tx_path() == Path::Demoted {
+        return;
+    }
+    let Some(offsets) = kernel::offsets(fd) else { return };
+    end.demote_tx(offsets.written);
+    stats::count(|c| &c.connections_demoted);
+    // A peer asleep on its futex would not notice bytes that come by TCP.
+    let word = end.peer_receiver();
+    let bells = word.bells();
+    wait::ring(end, fd, word, bells | ringway_channel::wait::BELL_FUTEX);
+}
+
+/// Moves both directions towards TCP: this end's sending at once, the peer's when it next sends.
+pub(crate) fn demote(conn: &Conn, fd: c_int, reason: ringway_channel::Reason) {
+    let critical = thread::enter();
+    let Some(end) = conn.end() else { return };
+    let because = &end.page.options.demoted_because;
+    if because.compare_exchange(0, reason as u32, Relaxed, Relaxed).is_ok() {
+        stats::refused(reason);
+    }
+    if let Some(_held) = lock(&end.page.tx.lock, is_shared(&end), &critical) {
+        demote_locked(&end, fd);
+    }
+    end.ask_for_tcp(reason);
+}

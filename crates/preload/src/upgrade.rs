@@ -1,0 +1,220 @@
+//! Which sockets are watched, when a watched connection has earned an upgrade, and by which way a call
+//! on a descriptor goes.
+
+use core::sync::atomic::Ordering::*;
+
+use libc::c_int;
+
+use crate::conn::{self, Conn, State};
+use crate::table::{self, Entry};
+use crate::{attach, config, family, kernel, monitor, rx, stats, sys};
+
+/// Calls on the kernel socket after which a connection is offered.
+const CALLS: u32 = 8;
+/// Bytes after which it is offered even before.
+const BYTES: u64 = 32 << 10;
+
+/// The way of one call.
+pub(crate) enum Route {
+    /// To the kernel, as it is.
+    Kernel,
+    /// To the kernel, counted; [`sent`] or [`received`] must follow.
+    Counted(u32, &'static Conn),
+    /// To the ring's code.
+    Ring(u32, &'static Conn),
+}
+
+/// The connection behind a descriptor, if it has one that is watched or upgraded.
+#[inline]
+pub(crate) fn connection(fd: c_int) -> Option<(u32, &'static Conn)> {
+    match table::get(fd) {
+        Entry::Connection(index) => conn::get(index).map(|c| (index, c)),
+        Entry::Unknown if config::enabled() => classify(fd),
+        _ => None,
+    }
+}
+
+/// The upgraded connection behind a descriptor; joins one that a family member has upgraded.
+#[inline]
+pub(crate) fn upgraded(fd: c_int) -> Option<(u32, &'static Conn)> {
+    let (index, c) = connection(fd)?;
+    match c.state() {
+        State::Attached => Some((index, c)),
+        State::Watched if c.slot().state.load(Acquire) == family::UPGRADED => {
+            attach::join(index, c, fd).then_some((index, c))
+        }
+        _ => None,
+    }
+}
+
+/// The way of a call that sends.
+#[inline]
+pub(crate) fn route_tx(fd: c_int) -> Route {
+    let Some((index, c)) = connection(fd) else { return Route::Kernel };
+    if c.state() == State::Attached {
+        return Route::Ring(index, c);
+    }
+    if c.state() != State::Watched {
+        return Route::Kernel;
+    }
+    let slot = c.slot();
+    if slot.enter_kernel(&slot.senders, || slot.state.load(SeqCst) == family::WATCHED) {
+        return Route::Counted(index, c);
+    }
+    match upgraded(fd) {
+        Some((index, c)) => Route::Ring(index, c),
+        None => Route::Kernel,
+    }
+}
+
+/// The way of a call that receives.
+#[inline]
+pub(crate) fn route_rx(fd: c_int) -> Route {
+    let Some((index, c)) = connection(fd) else { return Route::Kernel };
+    match c.state() {
+        State::Attached => route_attached_rx(index, c, fd),
+        State::Watched => {
+            let slot = c.slot();
+            if slot.enter_kernel(&slot.receivers, || slot.state.load(SeqCst) == family::WATCHED) {
+                return Route::Counted(index, c);
+            }
+            match upgraded(fd) {
+                Some((index, c)) => route_attached_rx(index, c, fd),
+                None => Route::Kernel,
+            }
+        }
+        _ => Route::Kernel,
+    }
+}
+
+#[inline]
+fn route_attached_rx(index: u32, c: &'static Conn, fd: c_int) -> Route {
+    let ready = || c.page().is_none_or(|page| page.rx.ready.load(SeqCst) != 0);
+    if ready() || rx::declare_ready(c, fd) {
+        return Route::Ring(index, c);
+    }
+    let slot = c.slot();
+    if slot.enter_kernel(&slot.receivers, || !ready()) { Route::Counted(index, c) } else { Route::Ring(index, c) }
+}
+
+/// After a counted call that sent.
+#[inline]
+pub(crate) fn sent(index: u32, c: &'static Conn, fd: c_int, answer: isize) {
+    let slot = c.slot();
+    slot.leave_kernel(&slot.senders);
+    earned(index, c, fd, answer);
+}
+
+/// After a counted call that received.
+#[inline]
+pub(crate) fn received(index: u32, c: &'static Conn, fd: c_int, answer: isize) {
+    let slot = c.slot();
+    slot.leave_kernel(&slot.receivers);
+    earned(index, c, fd, answer);
+}
+
+#[inline]
+fn earned(index: u32, c: &'static Conn, fd: c_int, answer: isize) {
+    if answer > 0 {
+        c.calls.fetch_add(1, Relaxed);
+        c.bytes.fetch_add(answer as u64, Relaxed);
+    }
+    match c.offered.load(Relaxed) {
+        0 if answer > 0 && (c.calls.load(Relaxed) >= CALLS || c.bytes.load(Relaxed) >= BYTES) => offer(index, c, fd),
+        1 => monitor::poll(),
+        _ => {}
+    }
+}
+
+#[cold]
+fn offer(index: u32, c: &'static Conn, fd: c_int) {
+    if c.offered.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    c.fd.store(fd, Relaxed);
+    if !is_local(fd) {
+        attach::keep_on_tcp(c, fd, ringway_channel::Reason::NotLocal);
+        return;
+    }
+    if monitor::offer(c.token(index), fd) {
+        stats::count(|s| &s.connections_offered);
+    } else {
+        // Try again after as much traffic once more.
+        c.calls.store(0, Relaxed);
+        c.bytes.store(0, Relaxed);
+        c.offered.store(0, Relaxed);
+    }
+}
+
+/// Whether the peer's address belongs to this host (as seen from the socket's own namespace).
+fn is_local(fd: c_int) -> bool {
+    let (Some(own), Some(peer)) = (kernel::address(fd, false), kernel::address(fd, true)) else { return false };
+    peer.is_loopback() || own.ip == peer.ip || kernel::is_host_address(&peer)
+}
+
+/// A new connection made by `connect` or `accept`.
+pub(crate) fn watch(fd: c_int) {
+    let old = match kernel::cookie(fd).filter(|_| config::enabled()).and_then(|cookie| conn::create(fd, cookie)) {
+        Some((index, _)) => {
+            stats::count(|s| &s.connections_seen);
+            table::replace(fd, Entry::Connection(index))
+        }
+        None => table::replace(fd, Entry::Plain),
+    };
+    release(old);
+}
+
+/// A connect on a descriptor that has a connection already. If that one was upgraded, the stream is a
+/// new one, and watching starts afresh; otherwise it is the same attempt seen again.
+pub(crate) fn renew(fd: c_int) {
+    if let Some((_, c)) = connection(fd)
+        && c.state() == State::Attached
+    {
+        watch(fd);
+    }
+}
+
+/// Lets go of what a table entry referred to, without having seen the descriptor close.
+pub(crate) fn release(old: Entry) {
+    match old {
+        Entry::Connection(index) => {
+            if let Some(c) = conn::get(index) {
+                c.drop_descriptor();
+                c.put(index);
+            }
+        }
+        Entry::Epoll(index) => crate::epoll::forget(index),
+        _ => {}
+    }
+}
+
+/// First look at a descriptor that came by no hook: inherited over exec, received over a Unix socket,
+/// or opened by the C library itself.
+#[cold]
+fn classify(fd: c_int) -> Option<(u32, &'static Conn)> {
+    if fd < 0 || crate::thread::is_borrower() {
+        return None;
+    }
+    if !kernel::is_tcp(fd) {
+        // SAFETY: F_GETFD takes no argument.
+        if unsafe { sys::fcntl(fd, libc::F_GETFD, 0) } >= 0 {
+            table::replace_if(fd, Entry::Unknown, Entry::Plain);
+        }
+        return None;
+    }
+    if kernel::address(fd, true).is_none() {
+        table::replace_if(fd, Entry::Unknown, Entry::Tcp);
+        return None;
+    }
+    // Somebody before us may have upgraded it: nothing may be read or written before that is known.
+    let (index, c) = conn::create(fd, kernel::cookie(fd)?)?;
+    if !table::replace_if(fd, Entry::Unknown, Entry::Connection(index)) {
+        c.drop_descriptor();
+        c.put(index);
+        return connection(fd);
+    }
+    if is_local(fd) {
+        monitor::attach_now(c.token(index), c, fd);
+    }
+    Some((index, c))
+}

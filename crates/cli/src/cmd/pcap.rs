@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use ringway_channel::observe::{RingObserver, SETTLE};
+use ringway_channel::observe::{FINAL_LOOKS, RingObserver, SETTLE};
 use ringway_daemon::control::{Connection, Control, ControlError};
 
 use crate::capture::follow::{Followed, LookError, Tally};
@@ -131,9 +131,9 @@ impl Capture {
             }
         }
         // What was held back until the sender's next write, and what came since the last look.
-        let late = started.elapsed() + SETTLE;
-        self.look_at_all(late, packets_max)?;
-        self.look_at_all(late + SETTLE, packets_max)?;
+        for late in 1..=FINAL_LOOKS {
+            self.look_at_all(started.elapsed() + SETTLE * late, packets_max)?;
+        }
         Ok(())
     }
 

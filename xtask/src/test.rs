@@ -118,7 +118,8 @@ impl Runner<'_> {
 
     fn child(&self, suite: &Suite, program: &str, arguments: &[String]) -> Result<(Counts, Vec<String>)> {
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.workspace.root);
+        // Backtraces of failed assertions would bury the assertions.
+        command.args(arguments).current_dir(&self.workspace.root).env("RUST_BACKTRACE", "0");
         command.envs(suite.environment.iter().map(|(k, v)| (*k, v)));
         if matches!(suite.run, Run::Program(_)) {
             command.env("RINGWAY_BIN", self.workspace.ringway()).env("RINGWAY_LIBRARY", self.workspace.library());

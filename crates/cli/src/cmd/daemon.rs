@@ -25,7 +25,7 @@ Examples:
   ringway daemon --background --idle-exit 60      what `ringway run` starts when no monitor answers
   ringway daemon --metrics 127.0.0.1:9469         with metrics for Prometheus
 
-SIGHUP reads the policy file again. Connections that are up outlive the monitor; until one is back,
+SIGHUP reads the policy file again. Connections that are up outlive the monitor; until one is back, \
 new connections are plain TCP.")]
 pub(super) struct Arguments {
     /// Folder of the monitor's sockets [default: /run/ringway for root, else $XDG_RUNTIME_DIR/ringway]

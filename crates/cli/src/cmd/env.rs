@@ -18,7 +18,7 @@ Examples:
   eval \"$(ringway env)\"                         this shell and all that it starts
   ringway env --format systemd >> nginx.env     for EnvironmentFile= of a unit
 
-The library is appended to LD_PRELOAD. No monitor is started: enable the service `ringway`, or run
+The library is appended to LD_PRELOAD. No monitor is started: enable the service `ringway`, or run \
 `ringway daemon`.")]
 pub(super) struct Arguments {
     /// How long to wait actively for the peer before sleeping

@@ -39,9 +39,9 @@ Examples:
   ringway pcap -w redis.pcapng dport = :6379 or sport = :6379
   ringway pcap --connection 12 -c 100 -w ring12.pcapng
 
-The headers are made up: addresses, ports and sequence numbers are the connection's, there is no
-handshake, and each packet is what was new in the ring at a look. Reading takes nothing away and slows
-nobody; what was overwritten before it could be read is counted, and marked in the packet that follows.
+The headers are made up: addresses, ports and sequence numbers are the connection's, there is no \
+handshake, and each packet is what was new in the ring at a look. Reading takes nothing away and slows \
+nobody; what was overwritten before it could be read is counted, and marked in the packet that follows. \
 Bytes that went by TCP (before the upgrade) are for tcpdump -i lo.")]
 pub(super) struct Arguments {
     /// File to write, - for stdout [default: stdout if that is no terminal]

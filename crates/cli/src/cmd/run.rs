@@ -29,9 +29,9 @@ Examples:
   ringway run -p latency -- ./server           spin longer before sleeping
   ringway run --require -v -- curl http://127.0.0.1:8080/
 
-Without --require and -v the command becomes the program: same process id, same terminal, same exit
-code. With them it stays as the parent, passes signals on, and ends with the program's exit code, or
-with 1 if that is 0 and --require finds that nothing was upgraded. 126: not executable, 127: not found, 128+N:
+Without --require and -v the command becomes the program: same process id, same terminal, same exit \
+code. With them it stays as the parent, passes signals on, and ends with the program's exit code, or \
+with 1 if that is 0 and --require finds that nothing was upgraded. 126: not executable, 127: not found, 128+N: \
 killed by signal N, 2: ringway itself failed.")]
 pub(super) struct Arguments {
     /// How long to wait actively for the peer before sleeping

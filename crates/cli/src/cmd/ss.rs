@@ -25,7 +25,7 @@ Examples:
   ringway ss state time-wait src 127.0.0.0/8
   ringway ss -j | jq '.sockets[] | select(.via == \"tcp\")'
 
-FILTER is the useful part of ss's: state and exclude; src, dst, sport, dport with = != > >= < <=; and,
+FILTER is the useful part of ss's: state and exclude; src, dst, sport, dport with = != > >= < <=; and, \
 or, not, brackets (quoted for the shell); and ours: via ring|tcp, reason NAME.")]
 pub(super) struct Arguments {
     /// TCP sockets (there are no others; accepted for ss's sake)

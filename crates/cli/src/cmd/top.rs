@@ -44,8 +44,9 @@ fn parse_delay(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
-    let mut control = match monitor::connect(arguments.socket_dir) {
-        Ok(control) => control,
+    let socket_dir = monitor::socket_dir(arguments.socket_dir);
+    let mut before = match Snapshot::take(&socket_dir) {
+        Ok(snapshot) => snapshot,
         Err(e @ ControlError::NotRunning { .. }) => {
             talk(format_args!("{e}"));
             return Ok(ExitCode::from(EXIT_NEGATIVE));
@@ -56,13 +57,12 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
         if !std::io::stdout().is_terminal() {
             bail!("the live view needs a terminal; use --once or -j");
         }
-        screen::run(&mut control, arguments.delay)?;
+        screen::run(&socket_dir, arguments.delay)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut before = Snapshot::take(&mut control)?;
     loop {
         std::thread::sleep(arguments.delay);
-        let after = Snapshot::take(&mut control)?;
+        let after = Snapshot::take(&socket_dir)?;
         let mut rates = Rates::between(&before, &after);
         rates.sort(Order::Traffic);
         match arguments.json {

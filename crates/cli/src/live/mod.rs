@@ -3,10 +3,10 @@
 pub(crate) mod screen;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use ringway_daemon::control::{Connection, Control, Process};
+use ringway_daemon::control::{Connection, Control, ControlError, Process};
 use serde::Serialize;
 
 use crate::output::{human_bytes, table};
@@ -19,7 +19,10 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn take(control: &mut Control) -> Result<Snapshot> {
+    /// Asks the monitor in `socket_dir`, on a connection of its own: the monitor drops tools that are
+    /// silent for as long as people let pass between two looks.
+    pub(crate) fn take(socket_dir: &Path) -> Result<Snapshot, ControlError> {
+        let mut control = Control::connect(socket_dir)?;
         let (processes, connections) = (control.processes()?.processes, control.connections()?);
         Ok(Snapshot { at: Instant::now(), processes, connections })
     }

@@ -1,5 +1,6 @@
 //! The live view in a terminal.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -9,28 +10,27 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
-use ringway_daemon::control::Control;
 
 use super::{CONNECTION_COLUMNS, Order, PROCESS_COLUMNS, Rates, Snapshot};
 
 const HELP: &str = " q quit   1 by traffic   2 by connections and queues   3 by name ";
 
 /// Shows rates until the user has seen enough.
-pub(crate) fn run(control: &mut Control, interval: Duration) -> Result<()> {
+pub(crate) fn run(socket_dir: &Path, interval: Duration) -> Result<()> {
     let mut terminal = ratatui::try_init()?;
-    let result = watch(&mut terminal, control, interval);
+    let result = watch(&mut terminal, socket_dir, interval);
     ratatui::try_restore()?;
     result
 }
 
-fn watch(terminal: &mut DefaultTerminal, control: &mut Control, interval: Duration) -> Result<()> {
+fn watch(terminal: &mut DefaultTerminal, socket_dir: &Path, interval: Duration) -> Result<()> {
     let mut order = Order::Traffic;
-    let mut before = Snapshot::take(control)?;
+    let mut before = Snapshot::take(socket_dir)?;
     let mut rates = Rates::between(&before, &before);
     let mut due = Instant::now();
     loop {
         if Instant::now() >= due {
-            let after = Snapshot::take(control)?;
+            let after = Snapshot::take(socket_dir)?;
             rates = Rates::between(&before, &after);
             before = after;
             // The first look has no predecessor: the second follows quickly.

@@ -14,11 +14,20 @@ unsafe extern "C" {
     static ringway_copy_retry: u8;
     static ringway_copy_bytes: u8;
     static ringway_copy_done: u8;
+    static ringway_copy_avx: AtomicU8;
 }
 
-/// Whether the machine and the kernel support AVX; read by the assembly.
-#[unsafe(export_name = "ringway_copy_avx")]
-static AVX: AtomicU8 = AtomicU8::new(0);
+// Whether the machine and the kernel support AVX. Defined here because only a hidden symbol can be reached from
+// position independent code across object files.
+global_asm!(
+    ".pushsection .bss.ringway_copy_avx,\"aw\",@nobits",
+    ".globl ringway_copy_avx",
+    ".hidden ringway_copy_avx",
+    ".type ringway_copy_avx, @object",
+    ".size ringway_copy_avx, 1",
+    "ringway_copy_avx: .zero 1",
+    ".popsection"
+);
 
 // rdi, rsi and rdx describe exactly what is still to be copied whenever an instruction can fault: every block is
 // loaded before any of it is stored, and the registers move on only after that. In the byte-wise part the count is rcx.
@@ -193,7 +202,8 @@ global_asm!(
 
 /// Chooses the instructions. Called when rings come into use; copies before that are right, too.
 pub(crate) fn init() {
-    AVX.store(u8::from(std::arch::is_x86_feature_detected!("avx")), Ordering::Relaxed);
+    // SAFETY: one byte, written through an atomic only.
+    unsafe { ringway_copy_avx.store(u8::from(std::arch::is_x86_feature_detected!("avx")), Ordering::Relaxed) };
 }
 
 /// Copies `bytes` bytes; returns how many, at the end, could not be copied because an address is bad.

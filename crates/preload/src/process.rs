@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::*;
 
 use crate::conn::State;
-use crate::{conn, epoll, family, monitor, signals, thread};
+use crate::{conn, epoll, family, monitor, thread};
 
 /// Registers the fork handlers. `vfork` and `posix_spawn` run none, and their children only close and
 /// duplicate descriptors before they execute something else.
@@ -21,7 +21,11 @@ pub(crate) fn install() {
 
 /// Before fork: every lock of this process's tables is taken, so that the child gets them whole, and
 /// every connection is marked as shared before a second process can hold it.
+///
+/// A critical section stays open from here until both have let go: a signal handler that ran in between would wait
+/// for these locks for ever.
 unsafe extern "C" fn prepare() {
+    thread::hold();
     family::note_fork();
     conn::for_each(|_, c| {
         c.slot().add_holder();
@@ -36,11 +40,11 @@ unsafe extern "C" fn prepare() {
 
 unsafe extern "C" fn parent() {
     release();
+    thread::let_go();
 }
 
 unsafe extern "C" fn child() {
     thread::after_fork_child();
-    signals::after_fork_child();
     release();
     // The parent's offers are answered to the parent: the child makes its own.
     conn::for_each(|_, c| {
@@ -48,6 +52,7 @@ unsafe extern "C" fn child() {
             c.offered.store(0, Relaxed);
         }
     });
+    thread::let_go();
 }
 
 fn release() {

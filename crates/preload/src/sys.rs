@@ -269,13 +269,14 @@ pub(crate) fn rt_sigprocmask(how: c_int, set: u64) -> u64 {
     old
 }
 
-/// Changes the thread's mask; pending signals that it lets through are handled inside this call. Returns the
-/// old mask.
-pub(crate) fn change_mask_unwinding(how: c_int, set: u64) -> u64 {
+/// Changes the thread's mask, or only reads it; pending signals that it lets through are handled inside this
+/// call, and their handlers may leave it by unwinding. Returns the old mask.
+pub(crate) fn change_mask(how: c_int, set: Option<u64>) -> Result<u64, c_int> {
     let mut old = 0u64;
+    let new = set.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: both masks live on this frame and have the stated size.
-    unsafe { raw_sleeping!(libc::SYS_rt_sigprocmask, how, &raw const set, &raw mut old, SIGSET_BYTES) };
-    old
+    let answer = unsafe { raw_sleeping!(libc::SYS_rt_sigprocmask, how, new, &raw mut old, SIGSET_BYTES) };
+    if answer < 0 { Err(-answer as c_int) } else { Ok(old) }
 }
 
 /// What the kernel keeps for a signal (differs from libc's `struct sigaction`).

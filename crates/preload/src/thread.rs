@@ -15,12 +15,19 @@
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
-use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::{registry, sys};
+use crate::{registry, signals, sys};
+
+mod critical;
+mod grace;
+
+pub(crate) use critical::{Critical, enter, hold, let_go};
+#[cfg(test)]
+use grace::retire;
+pub(crate) use grace::synchronize;
 
 /// Most threads of a process that can have a slot at the same time.
 pub(crate) const MAX_THREADS: usize = 65_536;
@@ -41,6 +48,8 @@ pub(crate) struct ThreadSlot {
     section: AtomicU64,
     /// How many critical sections are open.
     depth: AtomicU32,
+    /// What to do on entering the next one (`critical`). Others set bits, the thread clears them.
+    chores: AtomicU32,
     /// Thread that owns the slot; 0 is free. Reclaimed by others when that thread is dead.
     pub(crate) tid: AtomicI32,
     /// Signal that waits for the end of the critical section; 0 for none.
@@ -52,6 +61,8 @@ pub(crate) struct ThreadSlot {
     robust: AtomicPtr<RobustHead>,
     /// Index + 1 of the next free slot while this one is free.
     pub(crate) next_free: AtomicU32,
+    /// SIGSEGV and SIGBUS if the program believes that it has blocked them.
+    pub(crate) hidden_mask: AtomicU64,
     /// The mask to restore with the deferred signal.
     pub(crate) deferred_mask: AtomicU64,
     pub(crate) deferred_info: UnsafeCell<MaybeUninit<libc::siginfo_t>>,
@@ -68,12 +79,13 @@ const _: () = assert!(size_of::<ThreadSlot>() == 256);
 #[repr(align(128))]
 struct Shared {
     epoch: AtomicU64,
-    /// 1 while entering must fence because `membarrier` is not there (or not registered yet).
-    fenced: AtomicU32,
+    /// What new threads must do on entering (`critical`). Fencing, until `membarrier` is registered.
+    chores: AtomicU32,
     process: AtomicI32,
 }
 
-static SHARED: Shared = Shared { epoch: AtomicU64::new(1), fenced: AtomicU32::new(1), process: AtomicI32::new(0) };
+static SHARED: Shared =
+    Shared { epoch: AtomicU64::new(1), chores: AtomicU32::new(critical::FENCE), process: AtomicI32::new(0) };
 
 /// Stands in for the slots of threads that have none.
 struct Overflow {
@@ -133,8 +145,22 @@ pub(crate) fn init() {
     registry::init();
     // Registering waits for a grace period of the kernel in a process that has threads, but not here.
     if sys::membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 {
-        SHARED.fenced.store(0, Ordering::Relaxed);
+        SHARED.chores.store(0, Ordering::Relaxed);
     }
+}
+
+/// Sets a chore for all threads.
+fn set_chore(chore: u32) {
+    SHARED.chores.fetch_or(chore, Ordering::SeqCst);
+    registry::all_slots(|slot| {
+        slot.chores.fetch_or(chore, Ordering::SeqCst);
+        true
+    });
+}
+
+/// From now on faults must reach the process, in every thread: signals are armed.
+pub(crate) fn admit_faults() {
+    set_chore(critical::ADMIT_FAULTS);
 }
 
 /// The calling thread's slot, claimed on first use. None beyond [`MAX_THREADS`] threads or when
@@ -159,6 +185,8 @@ fn adopt() -> Option<&'static ThreadSlot> {
         return Some(earlier);
     }
     slot.find_robust_list();
+    // Again, now that the slot is visible: whoever sets a chore for all finds it, or has said so before.
+    slot.chores.fetch_or(SHARED.chores.load(Ordering::SeqCst), Ordering::SeqCst);
     registry::release_at_thread_exit(slot);
     Some(slot)
 }
@@ -175,11 +203,12 @@ pub(crate) fn after_fork_child() {
     let own = tls_load();
     registry::keep_only(own);
     OVERFLOW.sections.store(0, Ordering::Relaxed);
-    crate::signals::after_fork_child();
+    signals::after_fork_child();
     // SAFETY: as in `current`.
     if let Some(slot) = unsafe { own.as_ref() } {
         slot.tid.store(sys::gettid(), Ordering::Relaxed);
         slot.find_robust_list();
+        signals::disown_deferred(slot);
     }
 }
 
@@ -227,32 +256,7 @@ pub(crate) fn count_handler(restarts: bool) {
     }
 }
 
-/// Opens a critical section on the calling thread. Sections nest; only the outermost counts.
-#[inline(always)]
-pub(crate) fn enter() -> Critical {
-    match current() {
-        Some(slot) => slot.enter(),
-        None => overflow::enter(),
-    }
-}
-
 impl ThreadSlot {
-    #[inline(always)]
-    fn enter(&'static self) -> Critical {
-        let depth = self.depth.load(Ordering::Relaxed);
-        // Depth first: from here on no handler can run that opens and closes a section of its own.
-        self.depth.store(depth + 1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        if depth == 0 {
-            self.section.store(SHARED.epoch.load(Ordering::Relaxed), Ordering::Relaxed);
-            if SHARED.fenced.load(Ordering::Relaxed) != 0 {
-                fence(Ordering::SeqCst);
-            }
-            compiler_fence(Ordering::SeqCst);
-        }
-        Critical { slot: Some(self), mask: 0, _not_send: PhantomData }
-    }
-
     /// Asks the kernel for the thread's robust list; registers one of ours if libc did not.
     fn find_robust_list(&self) {
         let mut head: *mut c_void = ptr::null_mut();
@@ -275,118 +279,11 @@ impl ThreadSlot {
         self.section.store(0, Ordering::Release);
         self.depth.store(0, Ordering::Relaxed);
         self.deferred_signal.store(0, Ordering::Relaxed);
+        self.hidden_mask.store(0, Ordering::Relaxed);
+        self.chores.store(SHARED.chores.load(Ordering::SeqCst), Ordering::SeqCst);
         self.robust.store(ptr::null_mut(), Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
     }
-}
-
-/// An open critical section; dropping it closes it. Must not block for long, nor outlive its frame.
-pub(crate) struct Critical {
-    slot: Option<&'static ThreadSlot>,
-    /// For a thread without a slot: the signal mask to restore.
-    mask: u64,
-    _not_send: PhantomData<*mut ()>,
-}
-
-impl Critical {
-    /// The calling thread's id.
-    #[inline(always)]
-    pub(crate) fn tid(&self) -> i32 {
-        self.slot.map_or_else(sys::gettid, |slot| slot.tid.load(Ordering::Relaxed))
-    }
-
-    /// Where the kernel looks for locks when this thread dies; None: it does not.
-    pub(crate) fn robust_head(&self) -> Option<&RobustHead> {
-        // SAFETY: the thread's registered list head, in its libc descriptor or in the slot: alive as
-        // long as the thread, and a Critical stays on its thread.
-        unsafe { self.slot?.robust.load(Ordering::Relaxed).as_ref() }
-    }
-}
-
-impl Drop for Critical {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let Some(slot) = self.slot else { return overflow::leave(self.mask) };
-        let depth = slot.depth.load(Ordering::Relaxed).saturating_sub(1);
-        if depth == 0 {
-            slot.section.store(0, Ordering::Release);
-        }
-        compiler_fence(Ordering::SeqCst);
-        slot.depth.store(depth, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        if depth == 0 && slot.deferred_signal.load(Ordering::Relaxed) != 0 {
-            crate::signals::redeliver(slot);
-        }
-    }
-}
-
-/// Threads without a slot: real signal masks and one shared counter do the same work.
-mod overflow {
-    use super::*;
-
-    #[cold]
-    pub(super) fn enter() -> Critical {
-        let mask = sys::rt_sigprocmask(libc::SIG_BLOCK, crate::signals::DEFERRABLE);
-        OVERFLOW.sections.fetch_add(1, Ordering::SeqCst);
-        Critical { slot: None, mask, _not_send: PhantomData }
-    }
-
-    #[cold]
-    pub(super) fn leave(mask: u64) {
-        OVERFLOW.sections.fetch_sub(1, Ordering::SeqCst);
-        sys::rt_sigprocmask(libc::SIG_SETMASK, mask);
-    }
-}
-
-/// A point in time: once it has passed, no critical section from before [`retire`] is open.
-#[derive(Clone, Copy)]
-pub(crate) struct Stamp(u64);
-
-/// Call after memory was made unreachable.
-pub(crate) fn retire() -> Stamp {
-    fence(Ordering::SeqCst);
-    let stamp = SHARED.epoch.fetch_add(1, Ordering::SeqCst) + 1;
-    if SHARED.fenced.load(Ordering::Relaxed) == 0 && sys::membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0 {
-        // A sandbox took `membarrier` away. This once nothing can be proved, so the stamp never passes
-        // and its memory stays mapped; from now on entering fences.
-        SHARED.fenced.store(1, Ordering::SeqCst);
-        return Stamp(u64::MAX);
-    }
-    Stamp(stamp)
-}
-
-impl Stamp {
-    /// Whether all sections that were open at the time of the stamp have been closed. The caller's own
-    /// does not count: the caller itself has let go.
-    ///
-    /// A section that is not visible here yet began after the barrier in [`retire`], and so cannot reach
-    /// what was unlinked before it.
-    pub(crate) fn passed(self) -> bool {
-        let own = tls_load();
-        OVERFLOW.sections.load(Ordering::SeqCst) == 0
-            && registry::all_slots(|slot| {
-                let section = slot.section.load(Ordering::Acquire);
-                section == 0 || section >= self.0 || ptr::eq(slot, own)
-            })
-    }
-}
-
-/// [`retire`], then waits until the stamp has passed, at most `limit_us`. False: a section did not end in
-/// time (its thread is stopped, or waits for the caller); nothing may be unmapped.
-#[must_use]
-pub(crate) fn synchronize(limit_us: u64) -> bool {
-    let stamp = retire();
-    let deadline_ns = sys::monotonic_ns().saturating_add(limit_us.saturating_mul(1000));
-    let mut round = 0u32;
-    while !stamp.passed() {
-        if sys::monotonic_ns() >= deadline_ns {
-            return false;
-        }
-        round += 1;
-        // Sections are short; one that lasts belongs to a preempted thread.
-        if round < 16 { sys::sched_yield() } else { sys::sleep_us(50) }
-    }
-    true
 }
 
 #[cfg(test)]

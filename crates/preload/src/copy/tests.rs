@@ -31,7 +31,8 @@ fn with_each_instruction_set(body: impl Fn()) {
     for avx in [0, u8::from(std::arch::is_x86_feature_detected!("avx"))] {
         in_child(|| {
             signals::arm();
-            AVX.store(avx, Ordering::Relaxed);
+            // SAFETY: as in `init`.
+            unsafe { ringway_copy_avx.store(avx, Ordering::Relaxed) };
             body();
         });
     }

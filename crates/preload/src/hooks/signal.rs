@@ -1,4 +1,4 @@
-//! The `sigaction` family. All of it reads and writes the program's actions through `signals`, so that the
+//! The `sigaction` family, and signal masks. All of the former reads and writes the program's actions through `signals`, so that the
 //! program never sees the trampoline. Semantics are glibc's (signal(2), sigset(3), siginterrupt(3)).
 
 use core::ptr;
@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{SIG_ERR, c_int, sighandler_t, sigset_t};
 
-use crate::signals;
 use crate::sys::{self, KernelSigaction};
+use crate::{signals, thread};
 
 const SA_RESTORER: u64 = 0x0400_0000;
 const SA_RESTART: u64 = libc::SA_RESTART as u64;
@@ -160,7 +160,7 @@ pub unsafe extern "C-unwind" fn __sysv_signal(signal: c_int, handler: sighandler
 pub unsafe extern "C-unwind" fn sigset(signal: c_int, disposition: sighandler_t) -> sighandler_t {
     let Some(own) = check(signal) else { return invalid() };
     if disposition == SIG_HOLD {
-        let held = sys::rt_sigprocmask(libc::SIG_BLOCK, own) & own != 0;
+        let held = change_mask(libc::SIG_BLOCK, Some(own)).is_ok_and(|before| before & own != 0);
         // SAFETY: only reads.
         let old = unsafe { change(signal, None) }.map_or(SIG_ERR, |action| action.handler);
         return if held { SIG_HOLD } else { old };
@@ -170,7 +170,7 @@ pub unsafe extern "C-unwind" fn sigset(signal: c_int, disposition: sighandler_t)
     if old == SIG_ERR {
         return SIG_ERR;
     }
-    let held = sys::change_mask_unwinding(libc::SIG_UNBLOCK, own) & own != 0;
+    let held = change_mask(libc::SIG_UNBLOCK, Some(own)).is_ok_and(|before| before & own != 0);
     if held { SIG_HOLD } else { old }
 }
 
@@ -198,4 +198,59 @@ pub unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupt: c_int) ->
     }
     // SAFETY: the handler is the one that the program set before.
     if unsafe { change(signal, Some(action)) }.is_some() { 0 } else { -1 }
+}
+
+/// # Safety
+/// As the C function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+    // SAFETY: null or the program's set.
+    let wanted = unsafe { set.as_ref() }.map(|set| first_word(set) & !signals::INTERNAL);
+    match change_mask(how, wanted) {
+        Err(error) => error,
+        Ok(before) => {
+            if !old.is_null() {
+                // SAFETY: the program's set; like the kernel, only its first word is written.
+                unsafe { old.cast::<u64>().write(before) };
+            }
+            0
+        }
+    }
+}
+
+/// # Safety
+/// As the C function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+    // SAFETY: the same, but for the way that errors are told.
+    match unsafe { pthread_sigmask(how, set, old) } {
+        0 => 0,
+        error => sys::finish(-(error as isize)) as c_int,
+    }
+}
+
+/// Changes the thread's mask as the program wants, except that once armed the faults that bad buffers raise
+/// stay open. The program is told what it believes.
+fn change_mask(how: c_int, wanted: Option<u64>) -> Result<u64, c_int> {
+    if !signals::is_armed() {
+        return sys::change_mask(how, wanted);
+    }
+    let (slot, set) = (thread::current(), wanted.unwrap_or(0));
+    let hidden = slot.map_or(0, |slot| slot.hidden_mask.load(Ordering::Relaxed));
+    let (opened, believed) = match how {
+        libc::SIG_BLOCK => (set & !signals::FAULTS, hidden | set),
+        libc::SIG_SETMASK => (set & !signals::FAULTS, set),
+        _ => (set, hidden & !set),
+    };
+    if let (Some(slot), Some(_)) = (slot, wanted) {
+        // Before the change: a handler that runs inside it may not come back.
+        slot.hidden_mask.store(believed & signals::FAULTS, Ordering::Relaxed);
+    }
+    match sys::change_mask(how, wanted.map(|_| opened)) {
+        Ok(before) => Ok(before | hidden),
+        Err(error) => {
+            slot.inspect(|slot| slot.hidden_mask.store(hidden, Ordering::Relaxed));
+            Err(error)
+        }
+    }
 }

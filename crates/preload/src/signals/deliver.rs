@@ -149,30 +149,45 @@ unsafe fn defer(slot: &ThreadSlot, signal: c_int, info: *mut siginfo_t, context:
     *mask |= DEFERRABLE;
 }
 
+/// In place of a signal number: nothing to deliver, only a mask to restore.
+const NO_SIGNAL: u32 = u32::MAX;
+
+/// In a child of `fork`: a signal that its parent put off is the parent's.
+pub(crate) fn disown_deferred(slot: &ThreadSlot) {
+    if slot.deferred_signal.load(Ordering::Relaxed) != 0 {
+        slot.deferred_signal.store(NO_SIGNAL, Ordering::Relaxed);
+    }
+}
+
 /// Lets the kernel deliver the signal that came during the critical section which just ended.
 ///
 /// The handler runs inside this call and may not return.
 #[cold]
 pub(crate) fn redeliver(slot: &ThreadSlot) {
-    let signal = slot.deferred_signal.load(Ordering::Relaxed) as c_int;
-    let mask = slot.deferred_mask.load(Ordering::Relaxed);
+    let deferred = slot.deferred_signal.load(Ordering::Relaxed);
+    let (signal, mask) = (deferred as c_int, slot.deferred_mask.load(Ordering::Relaxed));
+    if deferred == NO_SIGNAL {
+        slot.deferred_signal.store(0, Ordering::Relaxed);
+        let _ = sys::change_mask(libc::SIG_SETMASK, Some(mask));
+        return;
+    }
     // SAFETY: written by `defer`, on this thread; all that could defer is blocked until the mask is restored.
     let mut info = unsafe { (*slot.deferred_info.get()).assume_init_read() };
     slot.deferred_signal.store(0, Ordering::Relaxed);
     // SAFETY: `info` is on this frame.
     if unsafe { queue(signal, &info) } {
-        sys::change_mask_unwinding(libc::SIG_SETMASK, mask);
+        let _ = sys::change_mask(libc::SIG_SETMASK, Some(mask));
         return;
     }
     // The kernel's queue is full or a sandbox forbids the call: run the handler from here.
     let action = table::read(signal);
     let own = if action.flags & SA_NODEFER != 0 { 0 } else { bit(signal) };
-    sys::change_mask_unwinding(libc::SIG_SETMASK, mask | action.mask | own);
+    let _ = sys::change_mask(libc::SIG_SETMASK, Some(mask | action.mask | own));
     let mut context = MaybeUninit::<ucontext_t>::zeroed();
     // SAFETY: getcontext fills what handlers look at; zero is valid for the rest.
     unsafe {
         libc::getcontext(context.as_mut_ptr());
         deliver(signal, false, &mut info, context.as_mut_ptr());
     }
-    sys::change_mask_unwinding(libc::SIG_SETMASK, mask);
+    let _ = sys::change_mask(libc::SIG_SETMASK, Some(mask));
 }

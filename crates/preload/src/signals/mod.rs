@@ -17,7 +17,7 @@ use libc::c_int;
 use crate::sys::{self, KernelSigaction};
 use crate::{copy, thread};
 
-pub(crate) use deliver::{redeliver, restorer_address};
+pub(crate) use deliver::{disown_deferred, redeliver, restorer_address};
 
 /// Highest signal number.
 const LAST: c_int = 64;
@@ -30,8 +30,12 @@ const SYNCHRONOUS: u64 = bit(libc::SIGILL)
     | bit(libc::SIGSEGV)
     | bit(libc::SIGSYS);
 
+/// What a bad buffer raises. Blocked, it would kill the process, so that from arming on no thread
+/// really blocks them; the program is told that it does (`hooks::signal`).
+pub(crate) const FAULTS: u64 = bit(libc::SIGSEGV) | bit(libc::SIGBUS);
+
 /// glibc's internal signals: cancellation (32) and set*id in all threads (33).
-const INTERNAL: u64 = bit(32) | bit(33);
+pub(crate) const INTERNAL: u64 = bit(32) | bit(33);
 
 /// Signals that a thread does without while they must not interrupt it. Cancellation waits too.
 pub(crate) const DEFERRABLE: u64 = !SYNCHRONOUS & !bit(33);
@@ -49,9 +53,14 @@ fn managed() -> impl Iterator<Item = c_int> {
     (1..=LAST).filter(|&signal| is_managed(signal))
 }
 
-/// Whether the kernel must always come to us: the signals that a bad buffer raises.
+/// Whether the kernel must always come to us.
 fn is_fault(signal: c_int) -> bool {
-    signal == libc::SIGSEGV || signal == libc::SIGBUS
+    bit(signal) & FAULTS != 0
+}
+
+/// Whether the program's actions and masks are ours to translate.
+pub(crate) fn is_armed() -> bool {
+    STATE.load(Ordering::SeqCst) != UNARMED
 }
 
 fn is_handler(handler: usize) -> bool {
@@ -115,6 +124,7 @@ fn take_over() {
         }
     }
     STATE.store(ARMED, Ordering::Release);
+    thread::admit_faults();
 }
 
 /// In a child of `fork`: what another thread was changing will never be finished by it.
@@ -136,6 +146,7 @@ fn install(signal: c_int, action: &KernelSigaction) {
         stand_in.handler = deliver::trampoline_address();
         // The kernel must not forget the trampoline; `deliver` resets the program's action itself.
         stand_in.flags = (action.flags & !deliver::SA_RESETHAND) | deliver::SA_SIGINFO;
+        stand_in.mask &= !FAULTS;
     } else if is_fault(signal) {
         let flags = deliver::SA_SIGINFO | deliver::SA_ONSTACK | deliver::SA_RESTART | deliver::SA_RESTORER;
         let (handler, restorer) = (deliver::trampoline_address(), deliver::restorer_address());
@@ -150,10 +161,10 @@ fn install(signal: c_int, action: &KernelSigaction) {
 /// # Safety
 /// A handler in `new` is the program's responsibility, as with the system call.
 pub(crate) unsafe fn exchange(signal: c_int, new: Option<&KernelSigaction>) -> Result<KernelSigaction, c_int> {
-    if STATE.load(Ordering::Relaxed) == UNARMED || !is_managed(signal) || thread::is_borrower() {
+    if !is_armed() || !is_managed(signal) || thread::is_borrower() {
         // SAFETY: the caller's promise.
         let old = unsafe { sys::rt_sigaction(signal, new) }?;
-        if STATE.load(Ordering::SeqCst) == UNARMED || !is_managed(signal) {
+        if !is_armed() || !is_managed(signal) {
             return Ok(old);
         }
         let old = if old.handler == deliver::trampoline_address() { table::read(signal) } else { old };

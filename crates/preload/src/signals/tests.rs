@@ -577,3 +577,86 @@ fn a_fork_in_the_middle_of_a_change_leaves_the_child_usable() {
         }
     });
 }
+
+fn sigset(mask: u64) -> libc::sigset_t {
+    action(0, 0, mask).sa_mask
+}
+
+fn masked(how: c_int, mask: Option<u64>) -> u64 {
+    let (set, mut old) = (sigset(mask.unwrap_or(0)), sigset(0));
+    let set = if mask.is_some() { &raw const set } else { std::ptr::null() };
+    // SAFETY: both sets are on this frame; their first word is the kernel's mask.
+    unsafe {
+        assert_eq!(hook::pthread_sigmask(how, set, &raw mut old), 0);
+        (&raw const old).cast::<u64>().read()
+    }
+}
+
+#[test]
+fn a_thread_that_blocks_everything_survives_bad_buffers() {
+    let everything = !(bit(libc::SIGKILL) | bit(libc::SIGSTOP) | INTERNAL);
+    let bad_buffer = || {
+        let critical = thread::enter();
+        // SAFETY: the address is meant to be bad.
+        assert_eq!(unsafe { copy::copy(8 as *mut u8, [0u8; 100].as_ptr(), 100) }, 100);
+        drop(critical);
+    };
+    in_child(|| {
+        assert_eq!(masked(libc::SIG_BLOCK, Some(!0)), 0);
+        assert_eq!(sys::rt_sigprocmask(libc::SIG_BLOCK, 0), everything, "unarmed, the kernel blocks what was wanted");
+        arm();
+        bad_buffer();
+        assert_eq!(masked(libc::SIG_BLOCK, None), everything, "the program sees what it did");
+        assert_eq!(sys::rt_sigprocmask(libc::SIG_BLOCK, 0), everything & !FAULTS);
+        assert_eq!(masked(libc::SIG_UNBLOCK, Some(bit(SIGSEGV) | bit(SIGUSR1))), everything);
+        assert_eq!(masked(libc::SIG_BLOCK, None), everything & !bit(SIGSEGV) & !bit(SIGUSR1));
+        assert_eq!(masked(libc::SIG_SETMASK, Some(bit(SIGSEGV))), everything & !bit(SIGSEGV) & !bit(SIGUSR1));
+        bad_buffer();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(masked(libc::SIG_SETMASK, Some(!0)), 0);
+                bad_buffer();
+                assert_eq!(masked(99, None), everything, "how does not matter without a set");
+            });
+        });
+        assert_eq!(masked(libc::SIG_SETMASK, Some(0)), bit(SIGSEGV));
+        // SAFETY: sets of this test.
+        unsafe {
+            assert_eq!(hook::pthread_sigmask(99, &sigset(!0), std::ptr::null_mut()), libc::EINVAL);
+            assert_eq!(hook::sigprocmask(99, &sigset(!0), std::ptr::null_mut()), -1);
+        }
+        assert_eq!(sys::errno(), libc::EINVAL);
+        assert_eq!(masked(libc::SIG_BLOCK, None), 0);
+        // A handler's mask.
+        extern "C" fn receive(_: c_int) {
+            // SAFETY: the address is meant to be bad.
+            assert_eq!(unsafe { copy::copy(8 as *mut u8, [0u8; 9].as_ptr(), 9) }, 9);
+        }
+        set(SIGUSR1, &action(receive as *const () as usize, 0, !0));
+        raise(SIGUSR1);
+        // SAFETY: plain bits.
+        let told = unsafe { std::ptr::from_ref(&get(SIGUSR1).sa_mask).cast::<u64>().read() };
+        assert_eq!(told, !(bit(libc::SIGKILL) | bit(libc::SIGSTOP)));
+    });
+}
+
+#[test]
+fn a_deferred_signal_is_not_the_forked_childs() {
+    in_child(|| {
+        handle(SIGUSR1, 0);
+        arm();
+        thread::hold();
+        raise(SIGUSR1);
+        in_child(|| {
+            thread::let_go();
+            assert_eq!(runs(), 0);
+            assert_eq!(sys::rt_sigprocmask(libc::SIG_BLOCK, 0), 0);
+            raise(SIGUSR1);
+            assert_eq!(runs(), 1);
+        });
+        assert_eq!(runs(), 0);
+        thread::let_go();
+        assert_eq!(runs(), 1);
+        assert_eq!(sys::rt_sigprocmask(libc::SIG_BLOCK, 0), 0);
+    });
+}

@@ -71,7 +71,7 @@ fn with_each_barrier(body: impl Fn()) {
         in_child(|| {
             if membarrier {
                 init();
-                assert_eq!(SHARED.fenced.load(Ordering::Relaxed), 0, "this kernel has membarrier");
+                assert_eq!(SHARED.chores.load(Ordering::Relaxed), 0, "this kernel has membarrier");
             }
             body();
         });
@@ -156,7 +156,7 @@ fn a_child_of_fork_starts_with_one_live_slot() {
                 assert_eq!(enter().tid(), sys::gettid());
                 assert!(enter().robust_head().is_some());
                 assert!(synchronize(LONG_US), "sections of threads that are not here");
-                assert_eq!(SHARED.fenced.load(Ordering::Relaxed), 0, "membarrier works in the child");
+                assert_eq!(SHARED.chores.load(Ordering::Relaxed), 0, "membarrier works in the child");
                 let used = slots_used();
                 for _ in 0..20 {
                     threads::spawn(|| drop(enter())).join().unwrap();
@@ -172,7 +172,7 @@ fn a_child_of_fork_starts_with_one_live_slot() {
 fn threads_without_a_slot_block_signals_instead() {
     in_child(|| {
         let before = sys::rt_sigprocmask(libc::SIG_BLOCK, 0);
-        let critical = overflow::enter();
+        let critical = critical::overflow::enter();
         assert_eq!(critical.tid(), sys::gettid());
         let during = sys::rt_sigprocmask(libc::SIG_BLOCK, 0);
         assert_eq!(during & crate::signals::DEFERRABLE, crate::signals::DEFERRABLE & !(1 << 8) & !(1 << 18));

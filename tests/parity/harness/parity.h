@@ -197,6 +197,12 @@ void join(void *handle);
 void execute(const char *continuation, const struct conn *c, bool preload);
 /* Its argument vector, for posix_spawn and vfork; valid until the next call. */
 char **continuation_argv(const char *continuation, const struct conn *c);
+/* The same, for a child: fork, then execute in the child; the continuation ends like `child_done`. */
+pid_t spawn(const char *continuation, const struct conn *c, bool preload);
+/* Memory that stays common after a fork, zeroed. */
+void *shared_memory(size_t size);
+/* A mutex in common memory. */
+pthread_mutex_t *shared_lock(void);
 /* SCM_RIGHTS over an AF_UNIX socket. */
 void send_fd(int channel, int fd);
 int receive_fd(int channel);

@@ -210,6 +210,31 @@ void execute(const char *continuation, const struct conn *c, bool preload) {
     FAIL("execv: %s", strerror(errno));
 }
 
+pid_t spawn(const char *continuation, const struct conn *c, bool preload) {
+    pid_t child = fork_child();
+    /* The channel to the peer stays with the parent: the child's continuation has no peer of its own. */
+    if (child == 0) {
+        unsetenv("PARITY_SYNC");
+        execute(continuation, c, preload);
+    }
+    return child;
+}
+
+void *shared_memory(size_t size) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    return memory;
+}
+
+pthread_mutex_t *shared_lock(void) {
+    pthread_mutex_t *lock = shared_memory(sizeof *lock);
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    CHECK_EQ(pthread_mutex_init(lock, &attributes), 0);
+    return lock;
+}
+
 void send_fd(int to, int fd) {
     char byte = 'f', control[CMSG_SPACE(sizeof(int))] = {0};
     struct iovec iov = {&byte, 1};

@@ -16,6 +16,13 @@ use crate::workspace::Workspace;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LIMIT: Duration = Duration::from_secs(1800);
 
+/// Units and the commented policy, and where they go.
+const SYSTEMD: [(&str, &str); 3] = [
+    ("ringway.service", "usr/lib/systemd/system"),
+    ("ringway-user.service", "usr/lib/systemd/user"),
+    ("policy.toml", "etc/ringway"),
+];
+
 /// Builds archive and package; says where they are.
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     let folder = workspace.target.join("dist");
@@ -58,6 +65,7 @@ fn build(workspace: &Workspace, folder: &Path, epoch: &str) -> Result<PathBuf> {
         home.display()
     );
     let mut command = workspace.cargo(&["build", "--release", "--locked", "--workspace", "--exclude", "xtask"]);
+    command.env("CARGO_PROFILE_RELEASE_STRIP", "true");
     command.arg("--target-dir").arg(&target).env("RUSTFLAGS", flags).env("SOURCE_DATE_EPOCH", epoch);
     process::run_visibly(&mut command, LIMIT)?;
     Ok(target.join("release"))
@@ -73,9 +81,8 @@ fn stage(workspace: &Workspace, built: &Path, tree: &Path) -> Result<()> {
         install(&root.join(name), &tree.join(documents).join(name))?;
     }
     install(&root.join("LICENSE-MIT"), &tree.join(documents).join("copyright"))?;
-    for unit in files_in(&root.join("dist/systemd"))? {
-        let name = unit.file_name().context("a unit without a name")?;
-        install(&unit, &tree.join("usr/lib/systemd/system").join(name))?;
+    for (file, folder) in SYSTEMD {
+        install(&root.join("dist/systemd").join(file), &tree.join(folder).join(file))?;
     }
     let ringway = built.join("ringway");
     let manuals = tree.join("usr/share/man");
@@ -90,13 +97,6 @@ fn stage(workspace: &Workspace, built: &Path, tree: &Path) -> Result<()> {
         write(&tree.join(path), &output.stdout)?;
     }
     Ok(())
-}
-
-fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
-    let mut files: Vec<_> = entries.flatten().map(|e| e.path()).filter(|p| p.is_file()).collect();
-    files.sort();
-    Ok(files)
 }
 
 fn install(from: &Path, to: &Path) -> Result<()> {
@@ -134,6 +134,8 @@ fn debian_package(folder: &Path, tree: &Path, epoch: &str) -> Result<PathBuf> {
     };
     let control = tree.join("DEBIAN/control");
     write(&control, control_file(architecture).as_bytes())?;
+    // dpkg asks before it replaces a policy that somebody has edited.
+    write(&tree.join("DEBIAN/conffiles"), b"/etc/ringway/policy.toml\n")?;
     let path = folder.join(format!("ringway_{VERSION}_{architecture}.deb"));
     let mut command = Command::new("dpkg-deb");
     command.args(["--root-owner-group", "--build", "-Zxz"]).arg(tree).arg(&path).env("SOURCE_DATE_EPOCH", epoch);

@@ -26,13 +26,6 @@ pub(crate) enum Side {
     Ringway,
 }
 
-/// TCP connections that a server's processes have counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Connections {
-    pub(crate) seen: u64,
-    pub(crate) upgraded: u64,
-}
-
 /// A process group that ends with this value.
 struct Group(Child);
 
@@ -115,31 +108,23 @@ impl Bed {
         Ok(Server { side, port, group })
     }
 
-    /// What the server's processes (its process group) have counted, as the monitor sees it.
-    pub(crate) fn connections(&self, server: &Server) -> Result<Connections> {
+    /// Connections that the server's processes (its process group) have seen upgraded.
+    pub(crate) fn upgraded(&self, server: &Server) -> Result<u64> {
         if server.side == Side::Tcp {
-            return Ok(Connections::default());
+            return Ok(0);
         }
-        let of_processes = count_processes(&self.question("{\"cmd\":\"processes\"}")?)?;
+        let of_processes = upgraded_by_process(&self.question("{\"cmd\":\"processes\"}")?)?;
         let ours = of_processes.into_iter().filter(|(pid, _)| group_of(*pid) == Some(server.group.0.id()));
-        let mut sum = Connections::default();
-        for (_, counted) in ours {
-            sum.seen += counted.seen;
-            sum.upgraded += counted.upgraded;
-        }
-        Ok(sum)
+        Ok(ours.map(|(_, upgraded)| upgraded).sum())
     }
 }
 
-/// Process id to connections, from the monitor's list of processes.
-fn count_processes(answer: &Value) -> Result<BTreeMap<u32, Connections>> {
+/// Process id to upgraded connections, from the monitor's list of processes.
+fn upgraded_by_process(answer: &Value) -> Result<BTreeMap<u32, u64>> {
     let processes = answer["processes"].as_array().with_context(|| format!("the monitor answered {answer}"))?;
     let read = |process: &Value| {
         let number = |value: &Value| value.as_u64().with_context(|| format!("a number is missing in {process}"));
-        let counters = &process["counters"];
-        let seen = number(&counters["connections_seen"])?;
-        let upgraded = number(&counters["connections_upgraded"])?;
-        Ok((u32::try_from(number(&process["pid"])?)?, Connections { seen, upgraded }))
+        Ok((u32::try_from(number(&process["pid"])?)?, number(&process["counters"]["connections_upgraded"])?))
     };
     processes.iter().map(read).collect()
 }
@@ -177,13 +162,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn status_is_read_by_process() {
-        let status = json!({"processes": [
-            {"pid": 7, "counters": {"connections_seen": 51, "connections_upgraded": 50}}]});
-        let counted = count_processes(&status).unwrap();
-        assert_eq!(counted[&7], Connections { seen: 51, upgraded: 50 });
-        assert!(count_processes(&json!({})).is_err());
-        assert!(count_processes(&json!({"processes": [{"pid": 7}]})).is_err());
+    fn the_monitors_list_is_read_by_process() {
+        let answer = json!({"processes": [{"pid": 7, "counters": {"connections_upgraded": 50}}]});
+        assert_eq!(upgraded_by_process(&answer).unwrap()[&7], 50);
+        assert!(upgraded_by_process(&json!({"error": "busy"})).is_err());
+        assert!(upgraded_by_process(&json!({"processes": [{"pid": 7}]})).is_err());
     }
 
     #[test]

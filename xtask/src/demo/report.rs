@@ -27,19 +27,19 @@ pub(crate) struct Row {
     before: Sample,
     after: Sample,
     /// Rate after, divided by rate before.
-    ratio: f64,
+    pub(crate) ratio: f64,
     /// Connections that the server's processes saw upgraded, in all rounds.
     upgraded: u64,
-    /// Connections that they saw at all, short ones of the load generators included.
-    seen: u64,
+    /// Connections that carried the load.
+    loaded: u64,
     /// Why this row is no success.
     pub(crate) problem: Option<String>,
 }
 
 impl Row {
-    pub(crate) fn new(load: &Load, before: Sample, after: Sample, upgraded: u64, seen: u64) -> Row {
+    pub(crate) fn new(load: &Load, before: Sample, after: Sample, upgraded: u64, loaded: u64) -> Row {
         let ratio = if before.rate_per_s > 0.0 { after.rate_per_s / before.rate_per_s } else { 0.0 };
-        Row { load: load.name, before, after, ratio, upgraded, seen, problem: None }
+        Row { load: load.name, before, after, ratio, upgraded, loaded, problem: None }
     }
 
     pub(crate) fn problem(load: &Load, why: String) -> Row {
@@ -75,7 +75,7 @@ impl Report {
             let _ = write!(text, "{:<36}", row.load);
             if row.measured() {
                 let p50 = |s: &Sample| s.p50_us.map_or("-".to_owned(), |us| format!("{us:.0}"));
-                let upgraded = format!("{}/{}", row.upgraded, row.seen);
+                let upgraded = format!("{}/{}", row.upgraded, row.loaded);
                 let (before, after) = (row.before.rate_per_s, row.after.rate_per_s);
                 let _ = write!(text, "{before:>14.0}{after:>14.0}{:>7.2}x", row.ratio);
                 let _ = write!(text, "{:>10}{:>10}{upgraded:>13}", p50(&row.before), p50(&row.after));
@@ -105,9 +105,8 @@ impl Report {
             "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Ringway: before and after</title>\n\
              <style>{STYLE}</style>\n<h1>Before: loopback TCP. After: <code>ringway run</code></h1>\n\
              <table>\n<tr><th>load<th>requests per second<th>ratio<th>p50, &micro;s<th>p99, &micro;s\
-             <th>upgraded / seen\n{rows}</table>\n<p>{circumstances}.</p>\n\
-             <p>The same programs, unchanged. Connections that are too short to gain anything stay on TCP; \
-             load generators open one or two of them before they begin.</p>\n</html>\n"
+             <th>connections upgraded\n{rows}</table>\n<p>{circumstances}.</p>\n\
+             <p>The same programs, unchanged, on both sides.</p>\n</html>\n"
         )
     }
 }
@@ -135,7 +134,7 @@ fn html_row(row: &Row) -> String {
         pair(|s| s.p50_us),
         pair(|s| s.p99_us),
         row.upgraded,
-        row.seen
+        row.loaded
     )
 }
 

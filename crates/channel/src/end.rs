@@ -45,6 +45,11 @@ pub const SHUT_TX: u32 = 1;
 /// Set in [`Options::shutdown`] once this end has shut down receiving.
 pub const SHUT_RX: u32 = 2;
 
+/// The end has shut down sending and goes on receiving.
+pub const CLOSING_SENDING: u32 = 1;
+/// The end has closed, with everything that it was sent consumed.
+pub const CLOSING_ALL: u32 = 2;
+
 /// See the module's drawing. All zero is the state before the first attach.
 #[repr(C)]
 pub struct EndPage {
@@ -188,6 +193,22 @@ impl<'a> End<'a> {
     /// Tells the peer to look at its kernel socket (something happened there that it may sleep through).
     pub fn ask_peer_to_look(&self) {
         self.outgoing.wait.look.fetch_add(1, Release);
+    }
+
+    /// Says, before the FIN, how this end is closing.
+    pub fn announce_closing(&self, how: u32) {
+        self.outgoing.wait.closing.fetch_max(how, Release);
+    }
+
+    /// How the peer has said that it is closing; 0 if it has not.
+    pub fn peer_closing(&self) -> u32 {
+        self.incoming.wait.closing.load(Acquire)
+    }
+
+    /// Whether the peer ended without a word while bytes of ours lay unread: what the kernel answers
+    /// with a reset.
+    pub fn peer_died_unread(&self) -> bool {
+        self.peer_closing() == 0 && self.tx_path() == Path::Ring && self.producer().queued().is_ok_and(|n| n > 0)
     }
 
     /// Grows whenever the peer wants this end to look at its kernel socket.

@@ -84,6 +84,9 @@ pub struct WaitLine {
     pub sender: AtomicU32,
     /// Bumped by the sender's end when the receiver should look at its kernel socket (close, shutdown).
     pub look: AtomicU32,
+    /// Written by the sender's end before its FIN: [`crate::end::CLOSING_SENDING`] or
+    /// [`crate::end::CLOSING_ALL`]. Tells an orderly end from a death.
+    pub closing: AtomicU32,
 }
 
 /// The exact offsets at which the direction moves between TCP and the ring.

@@ -43,11 +43,12 @@ impl SleepWord<'_> {
         seen & HOT != 0
     }
 
-    /// Sleeper: no longer wants these bells.
-    pub fn disarm(self, bells: u32) {
-        if self.0.load(Relaxed) & bells != 0 {
-            self.0.fetch_and(!bells, Relaxed);
+    /// Sleeper: no longer wants these bells. Returns those that had not been rung.
+    pub fn disarm(self, bells: u32) -> u32 {
+        if self.0.load(Relaxed) & bells == 0 {
+            return 0;
         }
+        self.0.fetch_and(!bells, Relaxed) & bells
     }
 
     /// Sleeper: promises the barrier from now on. Does nothing while a bell is armed.

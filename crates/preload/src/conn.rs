@@ -75,8 +75,10 @@ pub(crate) struct Conn {
     next_free: AtomicU32,
     /// Readiness events seen in the kernel since the last look (set by epoll).
     pub(crate) kernel_event: AtomicU32,
-    /// Kernel events seen since doorbells were last thrown away.
-    pub(crate) bells_heard: AtomicU32,
+    /// Bells that this process has asked to be rung by TCP: [`crate::bell`]'s bits.
+    pub(crate) bells_armed: AtomicU32,
+    /// Doorbell bytes that are on their way or unread.
+    pub(crate) bells_due: AtomicU32,
     /// Threads of this process asleep in poll or select for it.
     pub(crate) poll_sleepers: AtomicU32,
     /// Epoll sets that watch it.
@@ -116,7 +118,7 @@ pub(crate) fn create(fd: c_int, cookie: u64) -> Option<(u32, &'static Conn)> {
     c.slot.store(slot, Relaxed);
     c.cookie.store(cookie, Relaxed);
     c.fd.store(fd, Relaxed);
-    for word in [&c.calls, &c.offered, &c.kernel_event, &c.looks_seen, &c.bells_heard, &c.poll_sleepers] {
+    for word in [&c.calls, &c.offered, &c.kernel_event, &c.looks_seen, &c.bells_armed, &c.bells_due, &c.poll_sleepers] {
         word.store(0, Relaxed);
     }
     c.bytes.store(0, Relaxed);

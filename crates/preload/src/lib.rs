@@ -18,6 +18,7 @@
 //! the peer can write is read once and bounded.
 
 mod attach;
+mod bell;
 mod config;
 mod conn;
 mod copy;

@@ -4,11 +4,11 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, c_int};
-use ringway_channel::end::SHUT_RX;
+use ringway_channel::end::{CLOSING_ALL, SHUT_RX, SHUT_TX};
 use ringway_channel::{End, Path};
 
 use crate::conn::Conn;
-use crate::{kernel, rx, spin, thread, tx};
+use crate::{bell, kernel, spin, thread, tx};
 
 /// How stale the kernel's word on a connection whose directions are both on rings may be before it is
 /// asked again, in microseconds: a FIN wakes sleepers by itself, this is for those who never sleep.
@@ -56,12 +56,18 @@ fn events_with_kernel(conn: &Conn, end: &End, fd: c_int) -> i16 {
     conn.looked_tsc.store(spin::tsc(), Relaxed);
     let asked = READABLE | WRITABLE | POLLPRI | POLLRDHUP;
     let mut kernel = kernel::poll_now(fd, asked);
-    if end.rx_path() != Path::Demoted && kernel & POLLIN != 0 {
+    let peer_has_switched = end.rx_path() == Path::Tcp && end.peer_tx_path() != Path::Tcp;
+    if peer_has_switched || (end.rx_path() != Path::Demoted && kernel & POLLIN != 0) {
         // Doorbells are not data, and data of before the switch has to be told from them.
         settle(conn, end, fd);
         kernel = kernel::poll_now(fd, asked);
     }
-    let finished = kernel & FINISHED;
+    let mut finished = kernel & FINISHED;
+    if end.peer_closing() == CLOSING_ALL {
+        // A doorbell that came too late may have turned an orderly end into a reset.
+        let both_done = end.page.options.shutdown.load(Relaxed) & SHUT_TX != 0;
+        finished &= if both_done { POLLRDHUP | POLLHUP } else { POLLRDHUP };
+    }
     if finished != 0 {
         end.page.options.peer_finished.store(1, Release);
     }
@@ -87,7 +93,7 @@ fn events_with_kernel(conn: &Conn, end: &End, fd: c_int) -> i16 {
 }
 
 /// Moves the receiving side as far along its switch as it can go without taking data.
-fn settle(_conn: &Conn, end: &End, fd: c_int) {
+fn settle(conn: &Conn, end: &End, fd: c_int) {
     let critical = thread::enter();
     let Some(_held) = tx::lock(&end.page.rx.lock, tx::is_shared(end), &critical) else { return };
     if let Ok(ringway_channel::RxSource::Doorbells { discard_bytes }) = end.rx_source(|| kernel::unread(fd)) {
@@ -95,6 +101,6 @@ fn settle(_conn: &Conn, end: &End, fd: c_int) {
         end.tcp_consumed(n as u64);
         let _ = end.rx_source(|| 0);
     } else {
-        rx::drain_doorbells(end, fd);
+        bell::drain_locked(conn, end, fd);
     }
 }

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::*;
 use core::sync::atomic::fence;
 
 use libc::c_int;
-use ringway_channel::end::SHUT_RX;
+use ringway_channel::end::{CLOSING_ALL, SHUT_RX};
 use ringway_channel::{End, Path, RxSource};
 use ringway_mem::ring::{Spans, Violation};
 
@@ -13,7 +13,7 @@ use crate::iov::Cursor;
 use crate::thread::Critical;
 use crate::tx::{Outcome, is_shared, lock};
 use crate::wait::{self, Waiter, Wake};
-use crate::{kernel, reset, spin, stats, sys, thread};
+use crate::{bell, kernel, reset, spin, stats, sys, thread};
 
 /// How often a reader that finds nothing looks whether the peer has finished, in microseconds.
 const LOOK_US: u64 = 20;
@@ -25,6 +25,8 @@ enum Step {
     Empty,
     /// The stream has ended or failed, or TCP serves it now: the kernel has the answer.
     Kernel,
+    /// The stream has ended.
+    End,
     Error(c_int),
 }
 
@@ -139,6 +141,9 @@ fn ring_step(
     want: usize,
     discard: bool,
 ) -> Result<Step, Violation> {
+    if bell::is_due(conn, end) {
+        bell::drain_locked(conn, end, fd);
+    }
     let consumer = end.consumer();
     let spans = consumer.spans(want)?;
     if spans.is_empty() {
@@ -189,16 +194,25 @@ fn ring_is_empty(conn: &Conn, end: &End, fd: c_int) -> Result<Step, Violation> {
         return Ok(Step::Got(0));
     }
     drain_doorbells(end, fd);
+    if end.peer_closing() == CLOSING_ALL {
+        // Orderly, whatever a doorbell that came too late made of the kernel's connection.
+        return Ok(Step::End);
+    }
+    if end.peer_died_unread() {
+        return Ok(Step::Error(libc::ECONNRESET));
+    }
     Ok(Step::Kernel)
 }
 
 /// Throws away the doorbell bytes that have arrived; receive lock held.
-pub(crate) fn drain_doorbells(end: &End, fd: c_int) {
+pub(crate) fn drain_doorbells(end: &End, fd: c_int) -> usize {
     let n = end.doorbells_among(kernel::unread(fd));
-    if n > 0 {
-        let discarded = kernel::discard(fd, n as usize);
-        end.tcp_consumed(discarded as u64);
+    if n == 0 {
+        return 0;
     }
+    let discarded = kernel::discard(fd, n as usize);
+    end.tcp_consumed(discarded as u64);
+    discarded
 }
 
 #[inline]
@@ -311,7 +325,7 @@ fn receive_rest(
         let ended = match stop {
             Step::Got(_) | Step::Empty if done >= request.target => return Outcome::Done(done as isize),
             Step::Kernel if done == 0 => return Outcome::Kernel,
-            Step::Kernel => return Outcome::Done(done as isize),
+            Step::Kernel | Step::End => return Outcome::Done(done as isize),
             Step::Error(e) => Some(e),
             Step::Got(_) if !request.peek => None,
             _ if nonblocking => Some(libc::EAGAIN),
@@ -352,7 +366,7 @@ pub(crate) fn declare_ready(conn: &Conn, fd: c_int) -> bool {
         return false;
     };
     end.page.rx.tcp_consumed.store(consumed, Relaxed);
-    end.own_receiver().arm(ringway_channel::wait::BELL_TCP);
+    bell::arm_receiver(conn, &end);
     end.declare_ready();
     true
 }

@@ -14,7 +14,7 @@ use ringway_channel::{End, Path};
 
 use crate::conn::Conn;
 use crate::spin::{self, cycles, tsc};
-use crate::{kernel, real, stats, sys, thread};
+use crate::{bell, kernel, real, stats, sys, thread};
 
 /// First and longest stretch of sleep between two looks at the kernel socket, in microseconds.
 const SLICE_FIRST_US: u64 = 20_000;
@@ -90,7 +90,7 @@ impl Waiter {
     /// Waits until the incoming direction may have something. The connection is pinned.
     pub(crate) fn readable(&mut self, conn: &Conn, end: &End, fd: c_int) -> Wake {
         if end.rx_path() != Path::Ring || end.peer_tx_path() == Path::Demoted {
-            return self.tcp_event(end, fd, libc::POLLIN | libc::POLLRDHUP);
+            return self.tcp_event(conn, end, fd, libc::POLLIN | libc::POLLRDHUP);
         }
         let consumer = end.consumer();
         let seen = self.seen;
@@ -116,7 +116,7 @@ impl Waiter {
     /// Waits until the outgoing ring may have room. The connection is pinned.
     pub(crate) fn writable(&mut self, conn: &Conn, end: &End, fd: c_int) -> Wake {
         if end.tx_path() != Path::Ring {
-            return self.tcp_event(end, fd, libc::POLLOUT);
+            return self.tcp_event(conn, end, fd, libc::POLLOUT);
         }
         let producer = end.producer();
         let has_room = || producer.free(1).is_ok_and(|n| n > 0) || producer.free(1).is_err();
@@ -163,9 +163,10 @@ impl Waiter {
     }
 
     /// Waits for the TCP socket itself; the peer rings by TCP byte.
-    fn tcp_event(&mut self, end: &End, fd: c_int, events: i16) -> Wake {
-        end.own_receiver().arm(BELL_TCP);
-        if end.rx_path() == Path::Ring && end.consumer().has_news() {
+    fn tcp_event(&mut self, conn: &Conn, end: &End, fd: c_int, events: i16) -> Wake {
+        bell::arm_receiver(conn, end);
+        // The peer may have switched, and published without ringing, before the bell was armed.
+        if end.rx_path() != Path::Demoted && end.consumer().has_news() {
             return Wake::Again;
         }
         let slice = match self.next_slice(false) {

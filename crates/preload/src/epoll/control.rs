@@ -70,15 +70,12 @@ fn modify(set: &'static Set, conn: &Conn, epfd: c_int, fd: c_int, event: *mut ep
         drop(inner);
         return kernel(epfd, EPOLL_CTL_MOD, fd, event);
     };
-    let Some(wanted) = read(event) else { return -(libc::EFAULT as isize) };
     let converted = inner.registration(slot).is_some_and(|r| r.converted);
-    // Lets the kernel judge the arguments, and raises a fresh edge as a modification does.
-    let mut ours = if converted { kernel_event(slot) } else { wanted };
-    let exclusive = wanted.events & libc::EPOLLEXCLUSIVE as u32 != 0;
-    let answer = kernel(epfd, EPOLL_CTL_MOD, fd, if exclusive { event } else { &mut ours });
-    if answer < 0 {
-        return answer;
-    }
+    let judged = converted.then(|| read(event)).flatten().is_some_and(|e| e.events & libc::EPOLLEXCLUSIVE as u32 == 0);
+    // Ours raises a fresh edge, as a modification does; arguments that are wrong go in as they are.
+    let mut ours = kernel_event(slot);
+    let answer = kernel(epfd, EPOLL_CTL_MOD, fd, if judged { &mut ours } else { event });
+    let Some(wanted) = read(event).filter(|_| answer == 0) else { return answer };
     if let Some(r) = inner.registration(slot) {
         (r.events, r.data) = (wanted.events, wanted.u64);
         (r.spent, r.edge) = (false, true);

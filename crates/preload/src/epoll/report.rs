@@ -117,7 +117,6 @@ impl Inner {
                         r.edge |= r.converted;
                         if let Some(conn) = r.connection() {
                             conn.kernel_event.store(1, Relaxed);
-                            conn.bells_heard.store(1, Relaxed);
                         }
                     }
                     self.heat(slot);

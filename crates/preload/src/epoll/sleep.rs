@@ -2,13 +2,12 @@
 
 use core::sync::atomic::Ordering::*;
 
-use libc::{EPOLLOUT, c_int};
-use ringway_channel::wait::BELL_TCP;
+use libc::EPOLLOUT;
 use ringway_channel::{End, Path};
 
 use super::set::{self, Inner, Registration};
 use crate::conn::Conn;
-use crate::{rx, thread, tx, wait};
+use crate::{bell, tx, wait};
 
 /// Sleeps without an event after which a connection is left armed and no longer looked at.
 const IDLE_SLEEPS: u8 = 8;
@@ -78,26 +77,16 @@ fn arm_one(r: &mut Registration, silent: &mut bool, hot_word: &mut bool) -> bool
 /// Asks the peer to ring by TCP when bytes or (if wanted) room come. Returns true if it cannot ring:
 /// its own bytes go by TCP, so a doorbell byte would be taken for data.
 pub(crate) fn arm_connection(conn: &Conn, end: &End, wants_room: bool, hot_word: &mut bool) -> bool {
-    *hot_word |= end.own_receiver().arm(BELL_TCP);
+    *hot_word |= bell::arm_receiver(conn, end);
     let waits_for_room =
         wants_room && end.tx_path() == Path::Ring && !end.producer().is_writable(tx::CLASS_MAX).unwrap_or(true);
     if waits_for_room {
-        *hot_word |= end.own_sender().arm(BELL_TCP);
+        *hot_word |= bell::arm_sender(conn, end);
     }
-    drain(conn, end, conn.fd.load(Relaxed));
+    if bell::is_due(conn, end) {
+        bell::drain(conn, end, conn.fd.load(Relaxed));
+    }
     waits_for_room && end.peer_tx_path() != Path::Ring
-}
-
-/// Throws away doorbells that have been heard, so that level-triggered waits in the kernel do not end
-/// at once because of them.
-fn drain(conn: &Conn, end: &End, fd: c_int) {
-    if end.rx_path() != Path::Ring || conn.bells_heard.swap(0, Relaxed) == 0 {
-        return;
-    }
-    let critical = thread::enter();
-    if let Some(_held) = tx::lock(&end.page.rx.lock, tx::is_shared(end), &critical) {
-        rx::drain_doorbells(end, fd);
-    }
 }
 
 fn disarm_one(r: &Registration) {
@@ -107,7 +96,6 @@ fn disarm_one(r: &Registration) {
     // peer a system call and nobody a wake-up.
     let alone = conn.registrations.lock().iter().count() == 1 && conn.poll_sleepers.load(SeqCst) == 0;
     if alone && !tx::is_shared(&end) {
-        end.own_receiver().disarm(BELL_TCP);
-        end.own_sender().disarm(BELL_TCP);
+        bell::disarm(conn, &end);
     }
 }

@@ -7,7 +7,7 @@ use crate::iov::Cursor;
 use crate::ops::message;
 use crate::tx::Outcome;
 use crate::upgrade::{Route, received, route_rx, route_tx, sent};
-use crate::{real, rx, sys, tx};
+use crate::{attach, real, rx, sys, tx};
 
 /// Sends: by the kernel, counted, or by the ring.
 macro_rules! sending {
@@ -188,8 +188,15 @@ export!(sendmsg = fn(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     let original = || unsafe { real::sendmsg()(fd, msg, flags) };
     match route_tx(fd) {
         Route::Kernel => {
-            message::share_descriptors(msg);
-            original()
+            let armed = attach::is_armed();
+            if armed {
+                message::share_descriptors(msg);
+            }
+            let answer = original();
+            if !armed && answer >= 0 && crate::config::enabled() {
+                message::share_descriptors(msg);
+            }
+            answer
         }
         Route::Counted(index, c) => {
             let answer = original();

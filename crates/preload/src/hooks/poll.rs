@@ -7,14 +7,14 @@ use crate::epoll::{self, Timeout};
 use crate::growable::Growable;
 use crate::ops::poll;
 use crate::ops::select::{self, Bits};
-use crate::{copy, real, sys};
+use crate::{attach, copy, real, sys};
 
 /// Polls longer than the limit on open files are EINVAL; this bounds the private copy before that.
 const ENTRIES_MAX: usize = 1 << 20;
 
 /// Whether the array has entries of ours. Reads it as the kernel would, bad addresses included.
 fn mixed(fds: *const pollfd, count: usize) -> bool {
-    crate::config::enabled()
+    attach::is_armed()
         && count <= ENTRIES_MAX
         // SAFETY: a bad address is survived.
         && (0..count).any(|i| unsafe { copy::read(fds.wrapping_add(i)) }.is_some_and(|p| poll::concerns_us(p.fd)))
@@ -95,7 +95,7 @@ export!(__ppoll_chk = fn(fds: *mut pollfd, count: nfds_t, t: *const timespec, ma
 
 export!(select, __select = fn(count: c_int, r: *mut fd_set, w: *mut fd_set, x: *mut fd_set, t: *mut timeval) -> c_int {
     let sets = [r, w, x].map(Bits::new);
-    if !crate::config::enabled() || !select::concerns_us(count, sets) {
+    if !attach::is_armed() || !select::concerns_us(count, sets) {
         // SAFETY: the program's own call.
         return unsafe { real::select()(count, r, w, x, t) };
     }
@@ -132,7 +132,7 @@ export!(pselect = fn(
     count: c_int, r: *mut fd_set, w: *mut fd_set, x: *mut fd_set, t: *const timespec, mask: *const sigset_t
 ) -> c_int {
     let sets = [r, w, x].map(Bits::new);
-    if !crate::config::enabled() || !select::concerns_us(count, sets) {
+    if !attach::is_armed() || !select::concerns_us(count, sets) {
         // SAFETY: the program's own call.
         return unsafe { real::pselect()(count, r, w, x, t, mask) };
     }
@@ -203,6 +203,9 @@ export!(epoll_pwait = fn(epfd: c_int, events: *mut epoll_event, max: c_int, time
 export!(epoll_pwait2 = fn(epfd: c_int, events: *mut epoll_event, max: c_int, t: *const timespec, mask: *const sigset_t) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
+        if !attach::is_armed() {
+            return real::epoll_pwait2()(epfd, events, max, t, mask);
+        }
         match timeout(t) {
             Ok(limit) => mixed_wait(epfd, events, max, limit, mask)
                 .unwrap_or_else(|| real::epoll_pwait2()(epfd, events, max, t, mask)),

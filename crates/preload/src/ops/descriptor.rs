@@ -3,14 +3,14 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::{c_int, c_uint};
-use ringway_channel::end::{SHUT_RX, SHUT_TX};
+use ringway_channel::end::{CLOSING_ALL, CLOSING_SENDING, SHUT_RX, SHUT_TX};
 use ringway_channel::rendezvous::{Kind, Message};
 use ringway_channel::wait::BELL_FUTEX;
 use ringway_channel::{End, Path};
 
 use crate::conn::{self, Conn, State};
 use crate::table::{self, Entry};
-use crate::{epoll, monitor, real, stats, sys, thread, tx, upgrade, wait};
+use crate::{bell, epoll, monitor, real, stats, sys, thread, tx, upgrade, wait};
 
 /// Whether an entry may be edited by the caller: a child of `vfork` shares the table but not the
 /// descriptors.
@@ -63,7 +63,7 @@ fn close_connection(index: u32, c: &'static Conn, fd: c_int, original: impl FnOn
     let cookie = c.cookie.load(Relaxed);
     let attached = c.state() == State::Attached;
     if attached && let Some(end) = c.end() {
-        reset_if_unread(c, &end, fd);
+        part(index, c, &end, fd);
     }
     let answer = original();
     if attached && let Some(end) = c.end() {
@@ -90,16 +90,28 @@ fn find_other_descriptor(index: u32, c: &Conn, closed: c_int) {
     });
 }
 
+/// Last words before this process lets go of the socket for good.
+pub(crate) fn part(_index: u32, c: &Conn, end: &End, fd: c_int) {
+    if c.slot().holders() > 1 || end.page.shared.load(Relaxed) != 0 {
+        return;
+    }
+    if !reset_if_unread(end, fd) {
+        bell::drain(c, end, fd);
+        end.announce_closing(CLOSING_ALL);
+    }
+}
+
 /// The kernel answers a close with unread data by a reset. It does not see what is unread in the ring,
-/// so it is told to, if nobody else holds the socket.
-fn reset_if_unread(c: &Conn, end: &End, fd: c_int) {
+/// so it is told to.
+fn reset_if_unread(end: &End, fd: c_int) -> bool {
     let unread = end.rx_path() == Path::Ring && end.consumer().has_news();
-    if unread && c.slot().holders() <= 1 && end.page.shared.load(Relaxed) == 0 {
+    if unread {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let bytes = size_of::<libc::linger>() as u32;
         // SAFETY: a linger of ours.
         unsafe { sys::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), bytes) };
     }
+    unread
 }
 
 /// Something happened to the kernel socket that a peer asleep on a futex would not notice.
@@ -136,6 +148,9 @@ fn shutdown_ring(end: &End, fd: c_int, how: c_int, original: impl FnOnce() -> c_
         let critical = thread::enter();
         // No byte may be published after the FIN.
         let _held = tx::lock(&end.page.tx.lock, tx::is_shared(end), &critical);
+        if bits & SHUT_TX != 0 {
+            end.announce_closing(CLOSING_SENDING);
+        }
         let answer = original();
         if answer == 0 {
             end.page.options.shutdown.fetch_or(bits, AcqRel);

@@ -178,6 +178,9 @@ pub(crate) fn note_descriptors_many(messages: *const mmsghdr, answer: c_int) {
 }
 
 /// Descriptors are about to be sent: another process will hold those connections as well.
+///
+/// Called before the message is sent, except in a process without upgraded connections, where it must
+/// not be read before the kernel has found it readable.
 pub(crate) fn share_descriptors(message: *const msghdr) {
     for_each_descriptor(message, |fd| {
         if let Some((_, c)) = upgrade::connection(fd) {

@@ -141,7 +141,6 @@ fn look(fds: &mut [pollfd], asked: &mut [pollfd], mask: *const sigset_t, slice: 
             Some(c) => {
                 if k.revents != 0 {
                     c.kernel_event.store(1, Relaxed);
-                    c.bells_heard.store(1, Relaxed);
                 }
                 let always = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
                 our_events(c, p.fd) & (p.events | always)

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 
-HOST_ADDRESS = "10.77.0.1"
 NEAR_ADDRESS, FAR_ADDRESS = "10.78.0.1", "10.78.0.2"
 INSIDE = "PARITY_NETNS"
 
@@ -38,10 +37,8 @@ class Namespaces:
             while os.readlink(f"/proc/{self.far.pid}/ns/net") == os.readlink("/proc/self/ns/net"):
                 if self.far.poll() is not None:
                     break
-            if self.connect_far() and ip("link", "add", "host0", "type", "dummy"):
-                ip("address", "add", f"{HOST_ADDRESS}/24", "dev", "host0")
-                ip("link", "set", "host0", "up")
-                self.host_address = HOST_ADDRESS
+            if self.connect_far():
+                self.host_address = NEAR_ADDRESS
         return self
 
     def connect_far(self):

@@ -31,14 +31,13 @@ import netns
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-TIMEOUT_S = 60
 MODES = ("native", "both", "server", "client", "dead")
 
 # The flags of harness/parity.h.
 BARE, SOLO, PROCESS, ANY_PATH, ONCE, COLD, REMOTE = 1, 2, 4, 8, 16, 32, 64
 
 Variant = collections.namedtuple("Variant", "label side family warmth thread", defaults=(False,))
-Result = collections.namedtuple("Result", "test variant clause outcome detail seconds")
+Result = collections.namedtuple("Result", "test variant clause outcome detail seconds uncounted")
 
 
 def variants(test, mode, host):
@@ -74,6 +73,7 @@ class Setting:
     def __init__(self, options, binary, directory):
         self.mode, self.seed, self.binary = options.mode, options.seed, binary
         self.library, self.profile, self.directory = options.library, options.profile, directory
+        self.timeout_s = options.timeout
         self.namespaces = netns.Namespaces()
 
     def environment(self, role, side, variant, test):
@@ -91,7 +91,10 @@ class Setting:
 def run_test(setting, test, variant):
     started = time.monotonic()
     outcome, detail = run_roles(setting, test, variant)
-    return Result(test["name"], variant.label, test["clause"], outcome, detail, round(time.monotonic() - started, 3))
+    seconds = round(time.monotonic() - started, 3)
+    # Tests that open connections as they please promise no pair.
+    uncounted = bool(test["flags"] & (BARE | SOLO | ANY_PATH))
+    return Result(test["name"], variant.label, test["clause"], outcome, detail, seconds, uncounted)
 
 
 def run_roles(setting, test, variant):
@@ -113,7 +116,7 @@ def run_roles(setting, test, variant):
             enter = setting.namespaces.enter_far() if variant.label == "remote" else []
             subject = start([*enter, *test["command"]], env, sync)
             processes.append(subject)
-        return verdict(subject, processes)
+        return verdict(subject, processes, setting.timeout_s)
     finally:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
@@ -127,12 +130,12 @@ def start(command, env, descriptors):
                             stderr=subprocess.STDOUT, start_new_session=True)
 
 
-def verdict(subject, processes):
+def verdict(subject, processes, timeout_s):
     try:
-        output, _ = subject.communicate(timeout=TIMEOUT_S)
+        output, _ = subject.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         stacks = [state_of(process.pid) for process in processes]
-        return "failed", f"no end after {TIMEOUT_S} s; {'; '.join(stacks)}"
+        return "failed", f"no end after {timeout_s} s; {'; '.join(stacks)}"
     text = output.decode(errors="replace").strip()
     if subject.returncode == 77:
         return "skipped", text.partition("# SKIP ")[2]
@@ -141,7 +144,7 @@ def verdict(subject, processes):
     for process in processes[:-1]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             text += " | peer: " + process.communicate(timeout=1)[0].decode(errors="replace").strip()
-    return "failed", f"exit {subject.returncode}: {text}"[-1500:]
+    return "failed", f"exit {subject.returncode}: {' / '.join(text.splitlines())}"[-1500:]
 
 
 def state_of(pid):
@@ -178,6 +181,30 @@ def monitor(options, directory):
         finally:
             daemon.terminate()
             daemon.wait()
+
+
+def pairs_made(directory):
+    """How many connections the monitor has paired, by its own count."""
+    with socket.socket(socket.AF_UNIX) as control:
+        control.settimeout(10)
+        control.connect(f"{directory}/control.sock")
+        control.sendall(b'{"cmd":"status"}\n')
+        with control.makefile() as answer:
+            return json.loads(answer.readline())["pairs_total"]
+
+
+def check_pairs(options, directory, results):
+    """Mode `both`: the monitor must have paired at least one connection for each warmed-up test.
+
+    Each warm-up asserts its own connection's upgrade by the kernel's counts; this is the second witness."""
+    if options.mode != "both":
+        return []
+    needed = sum(r.outcome == "passed" and "warm" in r.variant and not r.uncounted for r in results)
+    pairs = pairs_made(directory)
+    outcome = "passed" if pairs >= needed else "failed"
+    detail = f"the monitor paired {pairs} connections, at least {needed} were needed"
+    print(detail)
+    return [Result("monitor.pairs", "all", "connections are upgraded", outcome, detail, 0.0, True)]
 
 
 def collect(options, setting):
@@ -232,6 +259,7 @@ def parse():
     parser.add_argument("--library", type=Path, default=ROOT / "target/release/libringway.so")
     parser.add_argument("--profile", default="balanced")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for each test")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="moves the point at which the mid variants switch")
     parser.add_argument("--json", type=Path, help="write the results here")
@@ -251,7 +279,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="parity-") as directory, monitor(options, directory):
         setting = Setting(options, binary, directory)
         with setting.namespaces:
-            return report(options, list(collect(options, setting)))
+            results = list(collect(options, setting))
+            return report(options, results + check_pairs(options, directory, results))
 
 
 if __name__ == "__main__":

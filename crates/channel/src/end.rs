@@ -99,6 +99,8 @@ pub struct Options {
     pub shutdown: AtomicU32,
     /// 1 once the kernel has shown the peer's FIN or a reset.
     pub peer_finished: AtomicU32,
+    /// 1 once the program has been told of a reset that the kernel did not see.
+    pub reset_told: AtomicU32,
     /// SO_RCVLOWAT, at least 1.
     pub receive_low_water_bytes: AtomicU32,
     /// SO_RCVTIMEO; 0 = none.
@@ -205,10 +207,16 @@ impl<'a> End<'a> {
         self.incoming.wait.closing.load(Acquire)
     }
 
+    /// Whether the peer has said that it closes in order, and nothing was sent to it by TCP since: then a
+    /// reset in the kernel only comes from a doorbell that was too late.
+    pub fn peer_closed_in_order(&self) -> bool {
+        self.peer_closing() == CLOSING_ALL && self.tx_path() != Path::Demoted
+    }
+
     /// Whether the peer ended without a word while bytes of ours lay unread: what the kernel answers
-    /// with a reset.
+    /// with a reset. Once the program has been told, no more.
     pub fn peer_died_unread(&self) -> bool {
-        self.peer_closing() == 0 && self.tx_path() == Path::Ring && self.producer().queued().is_ok_and(|n| n > 0)
+        self.peer_closing() == 0 && self.page.options.reset_told.load(Relaxed) == 0 && self.tx_path() == Path::Ring && self.producer().queued().is_ok_and(|n| n > 0)
     }
 
     /// Grows whenever the peer wants this end to look at its kernel socket.

@@ -9,6 +9,11 @@ const PIECES_MAX: usize = 1024;
 /// Pieces handed to one kernel call when part of a vector is left over.
 const BATCH: usize = 16;
 
+/// Longest single transfer (MAX_RW_COUNT in the kernel): INT_MAX rounded down to a page.
+const TRANSFER_MAX: usize = 0x7fff_f000;
+/// First address that no program has.
+const USER_SPACE_END: usize = 0x7fff_ffff_f000;
+
 /// A position in the program's buffers. Copying in and out moves it forward.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor {
@@ -22,9 +27,21 @@ pub(crate) struct Cursor {
 pub(crate) type BadVector = c_int;
 
 impl Cursor {
-    pub(crate) fn single(base: *mut c_void, bytes: usize) -> Cursor {
-        // A single transfer never exceeds INT_MAX rounded down to a page (MAX_RW_COUNT in the kernel).
-        Cursor { next: core::ptr::null(), left: 0, base: base.cast(), bytes: bytes.min(0x7fff_f000) }
+    /// One buffer of a socket call. EFAULT for one that reaches beyond user space, as in the kernel.
+    pub(crate) fn single(base: *mut c_void, bytes: usize) -> Result<Cursor, BadVector> {
+        let bytes = bytes.min(TRANSFER_MAX);
+        if (base as usize).checked_add(bytes).is_none_or(|end| end > USER_SPACE_END) {
+            return Err(libc::EFAULT);
+        }
+        Ok(Cursor { next: core::ptr::null(), left: 0, base: base.cast(), bytes })
+    }
+
+    /// One buffer of `read` or `write`, where the kernel judges the whole length before it is cut.
+    pub(crate) fn file(base: *mut c_void, bytes: usize) -> Result<Cursor, BadVector> {
+        if (base as usize).checked_add(bytes).is_none_or(|end| end > USER_SPACE_END) {
+            return Err(libc::EFAULT);
+        }
+        Self::single(base, bytes)
     }
 
     pub(crate) fn vector(iov: *const iovec, count: usize) -> Result<Cursor, BadVector> {
@@ -48,7 +65,7 @@ impl Cursor {
             if piece.iov_len > isize::MAX as usize {
                 return Err(libc::EINVAL);
             }
-            sum = sum.saturating_add(piece.iov_len).min(0x7fff_f000);
+            sum = sum.saturating_add(piece.iov_len).min(TRANSFER_MAX);
         }
         Ok(sum)
     }

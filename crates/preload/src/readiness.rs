@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, c_int};
-use ringway_channel::end::{CLOSING_ALL, SHUT_RX, SHUT_TX};
+use ringway_channel::end::{SHUT_RX, SHUT_TX};
 use ringway_channel::{End, Path};
 
 use crate::conn::Conn;
@@ -63,10 +63,13 @@ fn events_with_kernel(conn: &Conn, end: &End, fd: c_int) -> i16 {
         kernel = kernel::poll_now(fd, asked);
     }
     let mut finished = kernel & FINISHED;
-    if end.peer_closing() == CLOSING_ALL {
+    if end.peer_closed_in_order() {
         // A doorbell that came too late may have turned an orderly end into a reset.
         let both_done = end.page.options.shutdown.load(Relaxed) & SHUT_TX != 0;
         finished &= if both_done { POLLRDHUP | POLLHUP } else { POLLRDHUP };
+    }
+    if finished != 0 && end.peer_died_unread() {
+        finished |= POLLERR | POLLHUP;
     }
     if finished != 0 {
         end.page.options.peer_finished.store(1, Release);

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::*;
 use core::sync::atomic::fence;
 
 use libc::c_int;
-use ringway_channel::end::{CLOSING_ALL, SHUT_RX};
+use ringway_channel::end::SHUT_RX;
 use ringway_channel::{End, Path, RxSource};
 use ringway_mem::ring::{Spans, Violation};
 
@@ -194,12 +194,16 @@ fn ring_is_empty(conn: &Conn, end: &End, fd: c_int) -> Result<Step, Violation> {
         return Ok(Step::Got(0));
     }
     drain_doorbells(end, fd);
-    if end.peer_closing() == CLOSING_ALL {
+    if end.peer_closed_in_order() {
         // Orderly, whatever a doorbell that came too late made of the kernel's connection.
         return Ok(Step::End);
     }
     if end.peer_died_unread() {
-        return Ok(Step::Error(libc::ECONNRESET));
+        // Said once, by the kernel if it has seen the reset itself.
+        end.page.options.reset_told.store(1, Relaxed);
+        if kernel::poll_now(fd, 0) & libc::POLLERR == 0 {
+            return Ok(Step::Error(libc::ECONNRESET));
+        }
     }
     Ok(Step::Kernel)
 }
@@ -264,8 +268,9 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: Cursor, request: &Request
             Ok(RxSource::Ring { limit_bytes }) => {
                 let want = request.total.min(limit_bytes.min(usize::MAX as u64) as usize);
                 match peek_ring(conn, end, &mut cursor, want, request.discard) {
-                    Ok(0) => ring_is_empty(conn, end, fd),
-                    Ok(n) => return (n, Step::Got(n)),
+                    Ok(Some(0)) => return (0, Step::Error(libc::EFAULT)),
+                    Ok(Some(n)) => return (n, Step::Got(n)),
+                    Ok(None) => ring_is_empty(conn, end, fd),
                     Err(violation) => Err(violation),
                 }
             }
@@ -291,17 +296,21 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: Cursor, request: &Request
     (0, Step::Empty)
 }
 
-fn peek_ring(conn: &Conn, end: &End, cursor: &mut Cursor, want: usize, discard: bool) -> Result<usize, Violation> {
+/// Copies what is queued; `None` if nothing is, 0 if nothing could be copied.
+fn peek_ring(conn: &Conn, end: &End, cursor: &mut Cursor, want: usize, discard: bool) -> Result<Option<usize>, Violation> {
     let mut done = 0;
     while done < want {
         let spans = end.consumer().ahead(done, want - done)?;
+        if spans.is_empty() {
+            return Ok((done > 0).then_some(done));
+        }
         let n = if discard { spans.bytes() } else { copy_out(conn, spans, cursor) };
-        if n == 0 {
+        done += n;
+        if n < spans.bytes() {
             break;
         }
-        done += n;
     }
-    Ok(done)
+    Ok(Some(done))
 }
 
 /// The slow part: waits for more, or finds out how the stream ended.

@@ -154,8 +154,7 @@ impl Waiter {
         stats::count(|c| &c.sleeps);
         // SAFETY: the word is in a mapping that the pin keeps; a hostile peer can cause spurious wakes only.
         let answer = unsafe { sys::futex_wait(core::ptr::from_ref(word.0).cast(), value, Some(&slice), false) };
-        // SAFETY: acts on a cancellation request as the kernel call would have; nothing needs dropping here.
-        unsafe { pthread_testcancel() };
+        cancellation_point();
         if answer != 0 {
             look(conn, end, fd);
         }
@@ -203,6 +202,16 @@ pub(crate) fn spin_for_news(conn: &Conn, end: &End, has_news: impl Fn() -> bool)
         stats::count(|c| &c.spin_misses);
     }
     hit
+}
+
+/// Acts on a pending cancellation request, as libc's own socket calls do. Frames that it unwinds have
+/// nothing to drop.
+#[inline]
+pub(crate) fn cancellation_point() {
+    if !thread::is_single_threaded() {
+        // SAFETY: no lock is held and no critical section is open here.
+        unsafe { pthread_testcancel() };
+    }
 }
 
 /// The barrier that a HOT sleeper owes its peer (see `ringway_channel::wait`).

@@ -256,17 +256,10 @@ unsafe fn kernel_wait(
     timeout: &timespec,
     mask: *const sigset_t,
 ) -> isize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise. libc's function is a cancellation point, as the program's call is.
     unsafe {
-        let answer = sys::syscall6(
-            libc::SYS_epoll_pwait2,
-            epfd as usize,
-            events as usize,
-            max as usize,
-            core::ptr::from_ref(timeout) as usize,
-            mask as usize,
-            sys::SIGSET_BYTES,
-        );
+        let answer = real::epoll_pwait2()(epfd, events, max, timeout, mask);
+        let answer = if answer < 0 { -(sys::errno() as isize) } else { answer as isize };
         if answer != -(libc::ENOSYS as isize) {
             return answer;
         }

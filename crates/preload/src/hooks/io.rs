@@ -7,7 +7,7 @@ use crate::iov::Cursor;
 use crate::ops::message;
 use crate::tx::Outcome;
 use crate::upgrade::{Route, received, route_rx, route_tx, sent};
-use crate::{attach, real, rx, sys, tx};
+use crate::{attach, real, rx, sys, tx, wait};
 
 /// Sends: by the kernel, counted, or by the ring.
 macro_rules! sending {
@@ -19,7 +19,7 @@ macro_rules! sending {
                 sent(index, c, $fd, answer);
                 answer
             }
-            Route::Ring(index, c) => match $cursor {
+            Route::Ring(index, c) => match cancellable($cursor) {
                 Ok(cursor) => match tx::send(index, c, $fd, cursor, $flags) {
                     Outcome::Kernel => $original,
                     Outcome::Done(answer) => sys::finish(answer),
@@ -40,7 +40,7 @@ macro_rules! receiving {
                 received(index, c, $fd, answer);
                 answer
             }
-            Route::Ring(index, c) => match $cursor {
+            Route::Ring(index, c) => match cancellable($cursor) {
                 Ok(cursor) => match rx::receive(index, c, $fd, cursor, $flags) {
                     Outcome::Kernel => $original,
                     Outcome::Done(answer) => sys::finish(answer),
@@ -66,8 +66,11 @@ macro_rules! export {
 }
 pub(crate) use export;
 
-fn one(buf: *mut c_void, n: size_t) -> Result<Cursor, c_int> {
-    Ok(Cursor::single(buf, n))
+/// Calls on sockets are cancellation points: a pending request is acted on before anything is done.
+#[inline]
+fn cancellable<T>(argument: T) -> T {
+    wait::cancellation_point();
+    argument
 }
 
 fn vector(iov: *const iovec, count: c_int) -> Result<Cursor, c_int> {
@@ -76,12 +79,12 @@ fn vector(iov: *const iovec, count: c_int) -> Result<Cursor, c_int> {
 
 export!(read, __read = fn(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t {
     // SAFETY: the program's own call.
-    receiving!(fd, one(buf, n), 0, unsafe { real::read()(fd, buf, n) })
+    receiving!(fd, Cursor::file(buf, n), 0, unsafe { real::read()(fd, buf, n) })
 });
 
 export!(recv, __recv = fn(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's own call.
-    receiving!(fd, one(buf, n), flags, unsafe { real::recv()(fd, buf, n, flags) })
+    receiving!(fd, Cursor::single(buf, n), flags, unsafe { real::recv()(fd, buf, n, flags) })
 });
 
 export!(readv = fn(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
@@ -91,12 +94,12 @@ export!(readv = fn(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
 
 export!(write, __write = fn(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t {
     // SAFETY: the program's own call.
-    sending!(fd, one(buf.cast_mut(), n), 0, unsafe { real::write()(fd, buf, n) })
+    sending!(fd, Cursor::file(buf.cast_mut(), n), 0, unsafe { real::write()(fd, buf, n) })
 });
 
 export!(send, __send = fn(fd: c_int, buf: *const c_void, n: size_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's own call.
-    sending!(fd, one(buf.cast_mut(), n), flags, unsafe { real::send()(fd, buf, n, flags) })
+    sending!(fd, Cursor::single(buf.cast_mut(), n), flags, unsafe { real::send()(fd, buf, n, flags) })
 });
 
 export!(writev = fn(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
@@ -107,13 +110,13 @@ export!(writev = fn(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
 export!(recvfrom = fn(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t {
     // TCP ignores the address, except that it reports a length of 0.
     // SAFETY: the program's own call.
-    let answer = receiving!(fd, one(buf, n), flags, unsafe { real::recvfrom()(fd, buf, n, flags, from, len) });
+    let answer = receiving!(fd, Cursor::single(buf, n), flags, unsafe { real::recvfrom()(fd, buf, n, flags, from, len) });
     answer
 });
 
 export!(sendto = fn(fd: c_int, buf: *const c_void, n: size_t, flags: c_int, to: *const sockaddr, len: socklen_t) -> ssize_t {
     // SAFETY: the program's own call.
-    sending!(fd, one(buf.cast_mut(), n), flags, unsafe { real::sendto()(fd, buf, n, flags, to, len) })
+    sending!(fd, Cursor::single(buf.cast_mut(), n), flags, unsafe { real::sendto()(fd, buf, n, flags, to, len) })
 });
 
 export!(__read_chk = fn(fd: c_int, buf: *mut c_void, n: size_t, buflen: size_t) -> ssize_t {
@@ -138,7 +141,7 @@ fn checked(buf: *mut c_void, n: size_t, buflen: size_t) -> Result<Cursor, c_int>
     if n > buflen {
         std::process::abort();
     }
-    one(buf, n)
+    Cursor::single(buf, n)
 }
 
 export!(preadv2, preadv64v2 = fn(fd: c_int, iov: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t {
@@ -174,7 +177,7 @@ export!(recvmsg = fn(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
             received(index, c, fd, answer);
             answer
         }
-        Route::Ring(index, c) => match message::receive(index, c, fd, msg, flags) {
+        Route::Ring(index, c) => match message::receive(index, cancellable(c), fd, msg, flags) {
             Outcome::Kernel => original(),
             Outcome::Done(answer) => return sys::finish(answer),
         },
@@ -203,7 +206,7 @@ export!(sendmsg = fn(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
             sent(index, c, fd, answer);
             answer
         }
-        Route::Ring(index, c) => match message::send(index, c, fd, msg, flags) {
+        Route::Ring(index, c) => match message::send(index, cancellable(c), fd, msg, flags) {
             Outcome::Kernel => original(),
             Outcome::Done(answer) => sys::finish(answer),
         },
@@ -224,7 +227,7 @@ export!(recvmmsg = fn(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_in
             received(index, c, fd, answer as isize);
             answer
         }
-        Route::Ring(index, c) => match message::receive_many(index, c, fd, messages, count, flags, timeout) {
+        Route::Ring(index, c) => match message::receive_many(index, cancellable(c), fd, messages, count, flags, timeout) {
             Outcome::Kernel => original(),
             Outcome::Done(answer) => sys::finish(answer) as c_int,
         },
@@ -241,7 +244,7 @@ export!(sendmmsg = fn(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_in
             sent(index, c, fd, answer as isize);
             answer
         }
-        Route::Ring(index, c) => match message::send_many(index, c, fd, messages, count, flags) {
+        Route::Ring(index, c) => match message::send_many(index, cancellable(c), fd, messages, count, flags) {
             Outcome::Kernel => original(),
             Outcome::Done(answer) => sys::finish(answer) as c_int,
         },

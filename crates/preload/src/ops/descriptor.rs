@@ -95,10 +95,17 @@ pub(crate) fn part(_index: u32, c: &Conn, end: &End, fd: c_int) {
     if c.slot().holders() > 1 || end.page.shared.load(Relaxed) != 0 {
         return;
     }
-    if !reset_if_unread(end, fd) {
+    if !reset_if_unread(end, fd) && !lingers_for_reset(fd) {
         bell::drain(c, end, fd);
         end.announce_closing(CLOSING_ALL);
     }
+}
+
+/// Whether the program asked for a reset at close (SO_LINGER with a time of 0).
+fn lingers_for_reset(fd: c_int) -> bool {
+    // SAFETY: the option is a linger.
+    let linger = unsafe { sys::socket_option::<libc::linger>(fd, libc::SOL_SOCKET, libc::SO_LINGER) };
+    linger.is_ok_and(|l| l.l_onoff != 0 && l.l_linger == 0)
 }
 
 /// The kernel answers a close with unread data by a reset. It does not see what is unread in the ring,

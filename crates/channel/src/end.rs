@@ -216,7 +216,10 @@ impl<'a> End<'a> {
     /// Whether the peer ended without a word while bytes of ours lay unread: what the kernel answers
     /// with a reset. Once the program has been told, no more.
     pub fn peer_died_unread(&self) -> bool {
-        self.peer_closing() == 0 && self.page.options.reset_told.load(Relaxed) == 0 && self.tx_path() == Path::Ring && self.producer().queued().is_ok_and(|n| n > 0)
+        self.peer_closing() == 0
+            && self.page.options.reset_told.load(Relaxed) == 0
+            && self.tx_path() == Path::Ring
+            && self.producer().queued().is_ok_and(|n| n > 0)
     }
 
     /// Grows whenever the peer wants this end to look at its kernel socket.

@@ -27,6 +27,7 @@ pub(crate) fn install() {
 unsafe extern "C" fn prepare() {
     thread::hold();
     family::note_fork();
+    epoll::note_fork();
     conn::for_each(|_, c| {
         c.slot().add_holder();
         if let (State::Attached, Some(page)) = (c.state(), c.page()) {

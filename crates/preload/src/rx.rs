@@ -15,6 +15,9 @@ use crate::tx::{Outcome, is_shared, lock};
 use crate::wait::{self, Waiter, Wake};
 use crate::{bell, kernel, reset, spin, stats, sys, thread};
 
+/// Flag of this module alone: the call is `read` or `readv`.
+pub(crate) const AS_FILE: c_int = 1 << 24;
+
 /// How often a reader that finds nothing looks whether the peer has finished, in microseconds.
 const LOOK_US: u64 = 20;
 
@@ -59,7 +62,8 @@ pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: Cursor
         flags: flags & (libc::MSG_PEEK | libc::MSG_TRUNC),
     };
     if total == 0 {
-        return Outcome::Kernel;
+        drop(critical);
+        return nothing_wanted(index, conn, fd, flags);
     }
     let mut cursor = cursor;
     let (done, stop) = receive_available(conn, &end, fd, &mut cursor, &request, 0, &critical);
@@ -72,6 +76,21 @@ pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: Cursor
     let outcome = receive_rest(conn, &end, fd, cursor, &request, done, flags, stop);
     conn.put(index);
     outcome
+}
+
+/// A call for no bytes. On a socket it waits for the first byte like any other (and takes none); as a
+/// file operation it does nothing.
+#[cold]
+fn nothing_wanted(index: u32, conn: &'static Conn, fd: c_int, flags: c_int) -> Outcome {
+    if flags & AS_FILE != 0 {
+        return Outcome::Done(0);
+    }
+    let mut byte = 0u8;
+    let Ok(cursor) = Cursor::single((&raw mut byte).cast(), 1) else { return Outcome::Kernel };
+    match receive(index, conn, fd, cursor, flags | libc::MSG_PEEK) {
+        Outcome::Done(n) if n > 0 => Outcome::Done(0),
+        other => other,
+    }
 }
 
 /// Takes what is there, at most what is wanted; says why it stopped.
@@ -269,6 +288,8 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: Cursor, request: &Request
                 let want = request.total.min(limit_bytes.min(usize::MAX as u64) as usize);
                 match peek_ring(conn, end, &mut cursor, want, request.discard) {
                     Ok(Some(0)) => return (0, Step::Error(libc::EFAULT)),
+                    // Less than wanted and nothing more to come: that is all.
+                    Ok(Some(n)) if n < want && wait::look_if_due(conn, end, fd, LOOK_US) => return (n, Step::End),
                     Ok(Some(n)) => return (n, Step::Got(n)),
                     Ok(None) => ring_is_empty(conn, end, fd),
                     Err(violation) => Err(violation),
@@ -297,7 +318,13 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: Cursor, request: &Request
 }
 
 /// Copies what is queued; `None` if nothing is, 0 if nothing could be copied.
-fn peek_ring(conn: &Conn, end: &End, cursor: &mut Cursor, want: usize, discard: bool) -> Result<Option<usize>, Violation> {
+fn peek_ring(
+    conn: &Conn,
+    end: &End,
+    cursor: &mut Cursor,
+    want: usize,
+    discard: bool,
+) -> Result<Option<usize>, Violation> {
     let mut done = 0;
     while done < want {
         let spans = end.consumer().ahead(done, want - done)?;
@@ -334,11 +361,12 @@ fn receive_rest(
         let ended = match stop {
             Step::Got(_) | Step::Empty if done >= request.target => return Outcome::Done(done as isize),
             Step::Kernel if done == 0 => return Outcome::Kernel,
+            Step::End if done == 0 => return Outcome::Done(0),
             Step::Kernel | Step::End => return Outcome::Done(done as isize),
             Step::Error(e) => Some(e),
             Step::Got(_) if !request.peek => None,
             _ if nonblocking => Some(libc::EAGAIN),
-            _ => match waiter.readable(conn, end, fd) {
+            _ => match waiter.with(done > 0).readable(conn, end, fd) {
                 Wake::Again => None,
                 Wake::TimedOut => Some(libc::EAGAIN),
                 Wake::Interrupted => Some(libc::EINTR),

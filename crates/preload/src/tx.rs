@@ -140,8 +140,11 @@ fn send_rest(
             Step::Kernel if done == 0 => return Outcome::Kernel,
             Step::Kernel => return Outcome::Done(finish_by_kernel(fd, cursor, done, flags)),
             Step::Error(e) => Some(e),
-            Step::Full | Step::TcpFull if nonblocking => Some(libc::EAGAIN),
-            Step::Full | Step::TcpFull => match waiter.writable(conn, end, fd) {
+            Step::Full | Step::TcpFull if nonblocking => {
+                crate::epoll::no_room(conn);
+                Some(libc::EAGAIN)
+            }
+            Step::Full | Step::TcpFull => match waiter.with(done > 0).writable(conn, end, fd) {
                 Wake::Again => None,
                 Wake::TimedOut => Some(libc::EAGAIN),
                 Wake::Interrupted => Some(libc::EINTR),
@@ -187,11 +190,28 @@ fn step(conn: &Conn, end: &End, fd: c_int, cursor: &mut Cursor, want: usize, fla
     if end.page.options.shutdown.load(Relaxed) & ringway_channel::end::SHUT_TX != 0 {
         return Step::Kernel;
     }
-    if end.demotion_wanted() || wait::look_if_due(conn, end, fd, LOOK_US) {
+    if end.demotion_wanted() {
         demote_locked(end, fd);
         return Step::Kernel;
     }
+    if wait::look_if_due(conn, end, fd, LOOK_US) {
+        return peer_finished(end, fd);
+    }
     ring_step(conn, end, fd, cursor, want).unwrap_or_else(|violation| Step::Error(reset::violated(conn, fd, violation)))
+}
+
+/// The peer has closed or died: what follows goes by TCP, so that the kernel answers it.
+#[cold]
+fn peer_finished(end: &End, fd: c_int) -> Step {
+    let died_unread = end.peer_died_unread();
+    demote_locked(end, fd);
+    if died_unread && kernel::poll_now(fd, 0) & libc::POLLERR == 0 {
+        // The kernel would have had a reset: said once, and from then on the socket is as good as reset.
+        end.page.options.reset_told.store(1, Relaxed);
+        crate::sys::shutdown(fd, libc::SHUT_RDWR);
+        return Step::Error(libc::ECONNRESET);
+    }
+    Step::Kernel
 }
 
 /// Copies up to one piece into the ring and publishes it.

@@ -164,16 +164,6 @@ pub(crate) fn watch(fd: c_int) {
     release(old);
 }
 
-/// A connect on a descriptor that has a connection already. If that one was upgraded, the stream is a
-/// new one, and watching starts afresh; otherwise it is the same attempt seen again.
-pub(crate) fn renew(fd: c_int) {
-    if let Some((_, c)) = connection(fd)
-        && c.state() == State::Attached
-    {
-        watch(fd);
-    }
-}
-
 /// Lets go of what a table entry referred to, without having seen the descriptor close.
 pub(crate) fn release(old: Entry) {
     match old {

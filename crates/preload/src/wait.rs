@@ -40,6 +40,9 @@ pub(crate) struct Waiter {
     deadline_ns: Option<u64>,
     timeout_us: u64,
     interruptions: u32,
+    handlers: u32,
+    /// Bytes have been moved already: any handler ends the call.
+    partial: bool,
     slice_us: u64,
     /// For a reader that looks ahead: how far it has seen. Otherwise news is what lies beyond the head.
     pub(crate) seen: Option<u64>,
@@ -53,13 +56,21 @@ impl Waiter {
             deadline_ns: None,
             timeout_us,
             interruptions: thread::interrupted_count(),
+            handlers: thread::handlers_run(),
+            partial: false,
             slice_us: SLICE_FIRST_US,
             seen: None,
         }
     }
 
+    /// Says whether the call has moved bytes already.
+    pub(crate) fn with(&mut self, partial: bool) -> &mut Waiter {
+        self.partial = partial;
+        self
+    }
+
     fn interrupted(&self) -> bool {
-        thread::interrupted_count() != self.interruptions
+        thread::interrupted_count() != self.interruptions || (self.partial && thread::handlers_run() != self.handlers)
     }
 
     /// The next sleep's length, or how the wait ends now.

@@ -16,7 +16,15 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event
     if let Entry::Epoll(inner) = table::get(fd) {
         return control_nested(set, inner, epfd, op, fd, event);
     }
+    if op == EPOLL_CTL_ADD && table::get(fd) == Entry::Tcp {
+        // To be connected later: it must be known by then that somebody waits for it.
+        upgrade::watch(fd);
+    }
     let Some((index, conn)) = upgrade::connection(fd) else { return kernel(epfd, op, fd, event) };
+    if set.is_foreign() && op == EPOLL_CTL_ADD {
+        attach::keep_on_tcp(conn, fd, Reason::Shared);
+        return kernel(epfd, op, fd, event);
+    }
     match op {
         EPOLL_CTL_ADD => add(set, index, conn, epfd, fd, event),
         EPOLL_CTL_MOD => modify(set, conn, epfd, fd, event),
@@ -71,6 +79,9 @@ fn modify(set: &'static Set, conn: &Conn, epfd: c_int, fd: c_int, event: *mut ep
         return kernel(epfd, EPOLL_CTL_MOD, fd, event);
     };
     let converted = inner.registration(slot).is_some_and(|r| r.converted);
+    if inner.registration(slot).is_some_and(|r| r.events & libc::EPOLLEXCLUSIVE as u32 != 0) {
+        return -(libc::EINVAL as isize);
+    }
     let judged = converted.then(|| read(event)).flatten().is_some_and(|e| e.events & libc::EPOLLEXCLUSIVE as u32 == 0);
     // Ours raises a fresh edge, as a modification does; arguments that are wrong go in as they are.
     let mut ours = kernel_event(slot);

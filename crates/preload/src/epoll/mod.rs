@@ -113,6 +113,11 @@ pub(crate) fn has_due(index: u32) -> bool {
     set::get(index).is_some_and(|s| s.is_mixed() && s.lock().has_due(0))
 }
 
+/// After the kernel called a mixed set readable: whether it is, tokens of ours aside.
+pub(crate) fn is_really_readable(index: u32) -> bool {
+    set::get(index).is_none_or(|s| !s.is_mixed() || s.lock().settle())
+}
+
 /// Arms a set for a thread that is about to sleep on its descriptor. True if some peer cannot ring.
 pub(crate) fn arm_set(index: u32) -> bool {
     set::get(index).is_some_and(|s| {
@@ -121,6 +126,19 @@ pub(crate) fn arm_set(index: u32) -> bool {
         inner.sleepers = inner.sleepers.saturating_sub(1);
         silent
     })
+}
+
+/// Another process gets the set: what is in it goes back to TCP and to the kernel's own reports.
+pub(crate) fn share_with_others(index: u32) {
+    let Some(set) = set::get(index) else { return };
+    set.make_foreign();
+    set.lock().unconvert_all(|conn, fd| crate::attach::keep_on_tcp(conn, fd, ringway_channel::Reason::Shared));
+}
+
+/// After fork both processes may wait on the sets that exist. Those in use by now keep their
+/// registrations, which both know; connections added later stay on TCP.
+pub(crate) fn note_fork() {
+    set::for_each(|s| s.make_foreign());
 }
 
 /// Fork holds the locks of all sets.

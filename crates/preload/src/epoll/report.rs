@@ -2,11 +2,12 @@
 
 use core::sync::atomic::Ordering::*;
 
-use libc::{EPOLLIN, EPOLLOUT, epoll_event};
+use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int, epoll_event};
+use ringway_channel::Path;
 
 use super::set::{self, Inner, Registration};
 use crate::conn::Conn;
-use crate::readiness;
+use crate::{copy, readiness, sys};
 
 /// Nesting of epoll sets that is followed; the kernel itself allows 5.
 const DEPTH_MAX: u32 = 5;
@@ -37,6 +38,14 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Copies the events to the program. The count, or EFAULT.
+    pub(super) fn copy_to(&self, events: *mut epoll_event) -> isize {
+        let bytes = self.len * size_of::<epoll_event>();
+        // SAFETY: the first `len` events have been written; a bad destination is survived.
+        let missing = unsafe { copy::copy(events.cast(), self.events.as_ptr().cast(), bytes) };
+        if missing > 0 { -(libc::EFAULT as isize) } else { self.len as isize }
+    }
+
     /// Adds an event unless one with the same data is there already.
     pub(super) fn push_unless_reported(&mut self, events: u32, data: u64) {
         // SAFETY: the first `len` events have been written.
@@ -55,6 +64,10 @@ impl<'a> Output<'a> {
 impl Inner {
     /// Looks at the hot connections and reports what is due, starting where the last sweep ended.
     pub(super) fn sweep(&mut self, out: &mut Output) {
+        while let Some(&event) = self.kept.as_slice().first().filter(|_| out.room() > 0) {
+            out.push(event.events, event.u64);
+            self.kept.swap_remove(0);
+        }
         let mut looked = 0;
         while looked < self.hot.len() && out.room() > 0 {
             if self.next >= self.hot.len() {
@@ -104,23 +117,50 @@ impl Inner {
         any
     }
 
+    /// Whether the kernel's event with this data comes from a nested set that has nothing for the program:
+    /// only tokens of ours.
+    fn is_idle_nested(&self, data: u64) -> bool {
+        let nested = self.nested.as_slice().iter().find(|n| n.data == data && n.set != self.index);
+        nested.is_some_and(|n| set::get(n.set).is_some_and(|s| s.is_mixed() && !s.lock().settle()))
+    }
+
+    /// Takes the kernel's pending tokens out of the set. Whether anything is left to report, from the
+    /// kernel or from the rings. Events that are not ours are kept for the next wait.
+    pub(super) fn settle(&mut self) -> bool {
+        let mut events = [epoll_event { events: 0, u64: 0 }; 32];
+        // SAFETY: an array of ours of that length.
+        let n =
+            unsafe { sys::epoll_pwait(self.epfd, events.as_mut_ptr(), events.len() as c_int, 0, core::ptr::null()) };
+        let kept = self.translate(events.get_mut(..n.max(0) as usize).unwrap_or(&mut []));
+        for event in events.iter().take(kept) {
+            if !self.kept.as_slice().iter().any(|k| k.u64 == event.u64) {
+                self.kept.push(*event);
+            }
+        }
+        self.kept.len() > 0 || self.has_due(1)
+    }
+
     /// Turns what the kernel reported into what the program gets: tokens make their connections hot
-    /// and vanish, everything else stays. Returns the number of events left; `tokens` says if any went.
-    pub(super) fn translate(&mut self, events: &mut [epoll_event], tokens: &mut bool) -> usize {
+    /// and vanish, events of nested sets are judged by those sets, everything else stays. Returns the number
+    /// of events left.
+    pub(super) fn translate(&mut self, events: &mut [epoll_event]) -> usize {
         let mut kept = 0;
         for i in 0..events.len() {
             let Some(&event) = events.get(i) else { break };
             match set::token_slot(event.u64) {
                 Some(slot) => {
-                    *tokens = true;
-                    if let Some(r) = self.registration(slot) {
-                        r.edge |= r.converted;
-                        if let Some(conn) = r.connection() {
-                            conn.kernel_event.store(1, Relaxed);
-                        }
+                    if let Some(r) = self.registration(slot)
+                        && let Some(conn) = r.connection()
+                    {
+                        conn.kernel_event.store(1, Relaxed);
+                        // What the kernel reports of a direction that it serves is an edge of the stream;
+                        // otherwise it is a doorbell, and the ring itself tells what is new.
+                        r.edge |=
+                            conn.end().is_some_and(|end| end.rx_path() != Path::Ring || end.tx_path() != Path::Ring);
                     }
                     self.heat(slot);
                 }
+                None if self.is_idle_nested(event.u64) => {}
                 None => {
                     if let Some(place) = events.get_mut(kept) {
                         *place = event;
@@ -132,6 +172,9 @@ impl Inner {
         kept
     }
 }
+
+/// Events that stay once they have come.
+const ENDINGS: u32 = (EPOLLRDHUP | EPOLLHUP | EPOLLERR) as u32;
 
 /// What the connection offers, before the registration's edge state is applied.
 struct Ready {
@@ -148,7 +191,8 @@ impl Ready {
         }
         let new_data = self.events & EPOLLIN as u32 != 0 && self.tail != r.seen_tail;
         let new_room = self.events & EPOLLOUT as u32 != 0 && r.was_full;
-        !r.is_edge_triggered() || r.edge || new_data || new_room
+        let new_end = self.events & ENDINGS & !r.seen_endings != 0;
+        !r.is_edge_triggered() || r.edge || new_data || new_room || new_end
     }
 }
 
@@ -180,6 +224,7 @@ fn due(r: &mut Registration) -> Option<u32> {
     }
     r.idle_sleeps = 0;
     (r.edge, r.was_full, r.seen_tail) = (false, full, ready.tail);
+    r.seen_endings = ready.events & ENDINGS;
     let events = ready.events & r.wanted();
     r.spent = r.is_one_shot();
     Some(events)

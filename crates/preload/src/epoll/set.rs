@@ -73,6 +73,8 @@ pub(crate) struct Registration {
     pub(super) seen_tail: u64,
     /// The ring was full at the last look.
     pub(super) was_full: bool,
+    /// Edge-triggered: the endings (RDHUP, HUP, ERR) that were reported.
+    pub(super) seen_endings: u32,
     /// Sleeps in a row without anything to report.
     pub(super) idle_sleeps: u8,
 }
@@ -94,6 +96,8 @@ pub(crate) struct Inner {
     free: Growable<u32>,
     pub(super) hot: Growable<u32>,
     pub(super) nested: Growable<Nested>,
+    /// Kernel events that were met while looking for tokens: reported by the next wait.
+    pub(super) kept: Growable<epoll_event>,
     /// Where the next look at the hot list begins: everybody gets a turn.
     pub(super) next: usize,
     /// Threads asleep in the kernel for this set.
@@ -104,8 +108,10 @@ pub(crate) struct Set {
     descriptors: AtomicU32,
     /// Converted registrations plus nested sets: 0 means that the kernel alone knows everything.
     pub(super) ours: AtomicU32,
-    /// Registrations of connections that may be upgraded, ever made.
-    watched: AtomicU32,
+    /// Waits so far, to give the kernel its turns.
+    pub(super) waits: AtomicU32,
+    /// Other processes may wait on the set: nothing in it can be upgraded.
+    foreign: AtomicU32,
     epfd: AtomicI32,
     pub(super) spin: SpinState,
     /// TSC of the last kernel wait.
@@ -169,13 +175,15 @@ impl Set {
             free: Growable::new(),
             hot: Growable::new(),
             nested: Growable::new(),
+            kept: Growable::new(),
             next: 0,
             sleepers: 0,
         };
         Set {
             descriptors: AtomicU32::new(0),
             ours: AtomicU32::new(0),
-            watched: AtomicU32::new(0),
+            waits: AtomicU32::new(0),
+            foreign: AtomicU32::new(0),
             epfd: AtomicI32::new(-1),
             spin: SpinState::new(),
             kernel_tsc: core::sync::atomic::AtomicU64::new(0),
@@ -183,16 +191,19 @@ impl Set {
         }
     }
 
+    /// Other processes get the set (fork, SCM_RIGHTS).
+    pub(crate) fn make_foreign(&self) {
+        self.foreign.store(1, Relaxed);
+    }
+
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign.load(Relaxed) != 0
+    }
+
     /// Whether the kernel does not know everything about the set.
     #[inline]
     pub(crate) fn is_mixed(&self) -> bool {
         self.ours.load(Relaxed) != 0
-    }
-
-    /// Whether no connection that could be upgraded was ever put into the set.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.watched.load(Relaxed) == 0
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, Inner> {
@@ -225,8 +236,9 @@ impl Set {
         inner.hot.clear();
         inner.free.clear();
         inner.nested.clear();
+        inner.kept.clear();
         self.ours.store(0, Relaxed);
-        self.watched.store(0, Relaxed);
+        self.foreign.store(0, Relaxed);
     }
 }
 
@@ -267,6 +279,7 @@ impl Inner {
             edge: true,
             seen_tail: 0,
             was_full: false,
+            seen_endings: 0,
             idle_sleeps: 0,
         };
         let slot = match self.free.as_slice().last().copied() {
@@ -285,9 +298,6 @@ impl Inner {
             self.registrations.as_mut_slice().get_mut(slot as usize)?.connection = 0;
             self.free.push(slot);
             return None;
-        }
-        if let Some(set) = self.set() {
-            set.watched.fetch_add(1, Relaxed);
         }
         Some(slot)
     }
@@ -342,6 +352,26 @@ impl Inner {
             set.ours.fetch_add(1, Relaxed);
         }
         self.heat(slot);
+    }
+
+    /// Gives all registrations back to the kernel, with the program's own data; calls `f` for each
+    /// connection.
+    pub(super) fn unconvert_all(&mut self, mut f: impl FnMut(&'static Conn, c_int)) {
+        let (epfd, set) = (self.epfd, self.set());
+        for r in self.registrations.as_mut_slice().iter_mut().filter(|r| r.connection != 0) {
+            if r.converted {
+                let mut event = epoll_event { events: r.events & !(EPOLLEXCLUSIVE as u32), u64: r.data };
+                // SAFETY: one event of ours; the kernel checks the descriptors.
+                unsafe { sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, r.fd, &mut event) };
+                r.converted = false;
+                if let Some(set) = set {
+                    set.ours.fetch_sub(1, Relaxed);
+                }
+            }
+            if let Some(conn) = Self::conn_of(r) {
+                f(conn, r.fd);
+            }
+        }
     }
 
     /// Puts a registration on the hot list.

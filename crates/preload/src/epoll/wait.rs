@@ -10,7 +10,7 @@ use super::set::Set;
 use crate::{real, spin, stats, sys, thread};
 
 /// While rings have events, the kernel is asked at least this often, in microseconds.
-const KERNEL_EVERY_US: u64 = 20;
+const KERNEL_EVERY_US: u64 = 1;
 /// Sleep when a peer cannot ring, in nanoseconds.
 const SILENT_SLICE_NS: u64 = 5_000_000;
 /// Longest sleep while connections are upgraded, in nanoseconds: bounds the harm of a hostile peer.
@@ -61,33 +61,38 @@ impl Timeout {
     }
 }
 
-/// Waits on a set that may become mixed while the thread sleeps. `None` if the kernel alone knew
-/// everything and the wait has not begun.
-///
-/// # Safety
-/// As for [`wait_mixed`].
-pub(crate) unsafe fn wait(
+/// Events reported by one wait at most; the program asks again for more.
+const EVENTS_MAX: usize = 256;
+
+/// Every so many waits the kernel reports first, so that rings that always have something cannot keep
+/// the program from hearing of anything else.
+const KERNEL_TURN: u32 = 4;
+
+/// Waits as `epoll_pwait2` does, on a set with upgraded connections or one that may get some while the
+/// thread sleeps. `events` may be a bad address.
+pub(crate) fn wait(
     set: &'static Set,
     epfd: c_int,
     events: *mut epoll_event,
     max: usize,
     timeout: Timeout,
     mask: *const sigset_t,
-) -> Option<isize> {
+) -> isize {
     if !set.is_mixed() {
-        if set.is_empty() {
-            return None;
-        }
-        // A connection of the set may be upgraded by another thread while this one sleeps; then tokens
-        // come back, and the wait goes on below.
-        // SAFETY: the caller's promise.
+        // SAFETY: the program's own call.
         let answer = unsafe { wait_plain(set, epfd, events, max, timeout, mask) };
+        // Nothing left: tokens of connections that another thread has just upgraded.
         if answer != 0 || timeout.is_over() {
-            return Some(answer);
+            return answer;
         }
     }
-    // SAFETY: the caller's promise.
-    Some(unsafe { wait_mixed(set, epfd, events, max, timeout, mask) })
+    let mut buffer = [MaybeUninit::uninit(); EVENTS_MAX];
+    let mut out = Output::new(buffer.get_mut(..max.min(EVENTS_MAX)).unwrap_or(&mut []));
+    let answer = wait_mixed(set, epfd, &mut out, timeout, mask);
+    if answer < 0 {
+        return answer;
+    }
+    out.copy_to(events)
 }
 
 /// A wait in the kernel through libc, which is a cancellation point. Tokens are taken out; 0 means
@@ -118,46 +123,30 @@ unsafe fn wait_plain(
     }
     // SAFETY: the kernel wrote `answer` events.
     let got = unsafe { core::slice::from_raw_parts_mut(events, answer as usize) };
-    let mut tokens = false;
-    set.lock().translate(got, &mut tokens) as isize
+    set.lock().translate(got) as isize
 }
 
-/// Waits as `epoll_pwait2` does. `events` has room for `max` events.
-///
-/// # Safety
-/// `events` must be writable for `max` events; `mask` null or a signal set.
-unsafe fn wait_mixed(
-    set: &'static Set,
-    epfd: c_int,
-    events: *mut epoll_event,
-    max: usize,
-    timeout: Timeout,
-    mask: *const sigset_t,
-) -> isize {
-    // SAFETY: the caller's promise; nothing is read before it is written.
-    let buffer = unsafe { core::slice::from_raw_parts_mut(events.cast::<MaybeUninit<epoll_event>>(), max) };
-    let mut out = Output::new(buffer);
+fn wait_mixed(set: &'static Set, epfd: c_int, out: &mut Output, timeout: Timeout, mask: *const sigset_t) -> isize {
     let handlers = thread::handlers_run();
     loop {
-        set.lock().sweep(&mut out);
+        let kernel_first = set.waits.fetch_add(1, Relaxed).is_multiple_of(KERNEL_TURN);
+        if !kernel_first {
+            set.lock().sweep(out);
+        }
         let kernel_due = spin::tsc().wrapping_sub(set.kernel_tsc.load(Relaxed)) > spin::cycles(KERNEL_EVERY_US);
-        if out.len == 0 || (kernel_due && out.room() > 0) {
-            let answer = ask_kernel(set, epfd, &mut out, Timeout::Now.slice(0).0, core::ptr::null());
-            if answer < 0 {
-                return if out.len > 0 { out.len as isize } else { answer };
+        if out.room() > 0 && (out.len == 0 || kernel_due) {
+            let answer = ask_kernel(set, epfd, out, Timeout::Now.slice(0).0, core::ptr::null());
+            if answer < 0 && out.len == 0 {
+                return answer;
             }
         }
-        report_nested(set, &mut out);
-        if out.len > 0 {
-            return out.len as isize;
+        if out.len == 0 || kernel_first {
+            // A kernel event for one of ours may have been all there was: it is hot now.
+            set.lock().sweep(out);
         }
-        // A kernel event for one of ours may have been all there was: it is hot now.
-        set.lock().sweep(&mut out);
-        if out.len > 0 {
+        report_nested(set, out);
+        if out.len > 0 || timeout.is_over() {
             return out.len as isize;
-        }
-        if timeout.is_over() {
-            return 0;
         }
         if thread::handlers_run() != handlers {
             return -(libc::EINTR as isize);
@@ -165,12 +154,9 @@ unsafe fn wait_mixed(
         if spin_for_events(set) {
             continue;
         }
-        let answer = sleep(set, epfd, &mut out, timeout, mask);
-        if out.len > 0 {
-            return out.len as isize;
-        }
-        if answer < 0 {
-            return answer;
+        let answer = sleep(set, epfd, out, timeout, mask);
+        if out.len > 0 || answer < 0 {
+            return if out.len > 0 { out.len as isize } else { answer };
         }
     }
 }
@@ -239,8 +225,7 @@ fn ask_kernel(set: &'static Set, epfd: c_int, out: &mut Output, timeout: timespe
     if answer > 0 {
         // SAFETY: the kernel wrote `answer` events.
         let got = unsafe { core::slice::from_raw_parts_mut(at, answer as usize) };
-        let mut tokens = false;
-        out.len += set.lock().translate(got, &mut tokens);
+        out.len += set.lock().translate(got);
     }
     answer
 }

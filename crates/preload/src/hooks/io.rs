@@ -6,8 +6,8 @@ use libc::{c_int, c_void, iovec, mmsghdr, msghdr, off64_t, size_t, sockaddr, soc
 use crate::iov::Cursor;
 use crate::ops::message;
 use crate::tx::Outcome;
-use crate::upgrade::{Route, received, route_rx, route_tx, sent};
-use crate::{attach, real, rx, sys, tx, wait};
+use crate::upgrade::{self, Route, received, route_rx, route_tx, sent};
+use crate::{attach, copy, real, rx, sys, tx, wait};
 
 /// Sends: by the kernel, counted, or by the ring.
 macro_rules! sending {
@@ -79,7 +79,7 @@ fn vector(iov: *const iovec, count: c_int) -> Result<Cursor, c_int> {
 
 export!(read, __read = fn(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t {
     // SAFETY: the program's own call.
-    receiving!(fd, Cursor::file(buf, n), 0, unsafe { real::read()(fd, buf, n) })
+    receiving!(fd, Cursor::file(buf, n), rx::AS_FILE, unsafe { real::read()(fd, buf, n) })
 });
 
 export!(recv, __recv = fn(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
@@ -89,7 +89,7 @@ export!(recv, __recv = fn(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) 
 
 export!(readv = fn(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the program's own call.
-    receiving!(fd, vector(iov, count), 0, unsafe { real::readv()(fd, iov, count) })
+    receiving!(fd, vector(iov, count), rx::AS_FILE, unsafe { real::readv()(fd, iov, count) })
 });
 
 export!(write, __write = fn(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t {
@@ -111,12 +111,20 @@ export!(recvfrom = fn(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int, from
     // TCP ignores the address, except that it reports a length of 0.
     // SAFETY: the program's own call.
     let answer = receiving!(fd, Cursor::single(buf, n), flags, unsafe { real::recvfrom()(fd, buf, n, flags, from, len) });
+    if answer >= 0 && !from.is_null() && attach::is_armed() && upgrade::upgraded(fd).is_some() {
+        // SAFETY: a bad address is survived.
+        unsafe { copy::write(len, 0) };
+    }
     answer
 });
 
 export!(sendto = fn(fd: c_int, buf: *const c_void, n: size_t, flags: c_int, to: *const sockaddr, len: socklen_t) -> ssize_t {
     // SAFETY: the program's own call.
-    sending!(fd, Cursor::single(buf.cast_mut(), n), flags, unsafe { real::sendto()(fd, buf, n, flags, to, len) })
+    let answer = sending!(fd, Cursor::single(buf.cast_mut(), n), flags, unsafe { real::sendto()(fd, buf, n, flags, to, len) });
+    if flags & libc::MSG_FASTOPEN != 0 {
+        super::socket::connected_by_sending(fd, answer);
+    }
+    answer
 });
 
 export!(__read_chk = fn(fd: c_int, buf: *mut c_void, n: size_t, buflen: size_t) -> ssize_t {

@@ -35,7 +35,17 @@ fn mixed_poll(fds: *mut pollfd, count: usize, timeout: Timeout, mask: *const sig
     let bytes = size_of_val(own);
     // SAFETY: `own` has room for `bytes`; a bad source is survived.
     let missing = unsafe { copy::copy(own.as_mut_ptr().cast(), fds.cast(), bytes) };
-    let answer = if missing > 0 { -(libc::EFAULT as isize) } else { poll::poll(own, timeout, mask) };
+    if missing > 0 {
+        large.clear();
+        // Too many or a bad address: the kernel says which.
+        let now = timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the program's own arguments.
+        return match unsafe { real::ppoll()(fds, count as nfds_t, &now, core::ptr::null()) } {
+            n if n < 0 => -(sys::errno() as isize),
+            n => n as isize,
+        };
+    }
+    let answer = poll::poll(own, timeout, mask);
     if answer >= 0 {
         for (i, p) in own.iter().enumerate() {
             // SAFETY: address arithmetic, and a bad address is survived.
@@ -165,29 +175,16 @@ export!(epoll_ctl = fn(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_even
     unsafe { real::epoll_ctl()(epfd, op, fd, event) }
 });
 
-/// A wait on a set that this library knows more about than the kernel; `None` leaves it to the kernel.
-///
-/// # Safety
-/// As for `epoll_pwait`.
-unsafe fn mixed_wait(
-    epfd: c_int,
-    events: *mut epoll_event,
-    max: c_int,
-    t: Timeout,
-    mask: *const sigset_t,
-) -> Option<c_int> {
-    let set = epoll::set_of(epfd)?;
-    if max <= 0 || events.is_null() {
-        return None;
-    }
-    // SAFETY: the program's promise that `events` holds `max` events.
-    unsafe { epoll::wait(set, epfd, events, max as usize, t, mask) }.map(|n| sys::finish(n) as c_int)
+/// A wait on a set that this library keeps track of; `None` leaves it to the kernel.
+fn tracked_wait(epfd: c_int, events: *mut epoll_event, max: c_int, t: Timeout, mask: *const sigset_t) -> Option<c_int> {
+    let set = epoll::set_of(epfd).filter(|_| max > 0)?;
+    Some(sys::finish(epoll::wait(set, epfd, events, max as usize, t, mask)) as c_int)
 }
 
 export!(epoll_wait = fn(epfd: c_int, events: *mut epoll_event, max: c_int, timeout_ms: c_int) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        mixed_wait(epfd, events, max, Timeout::from_ms(timeout_ms), core::ptr::null())
+        tracked_wait(epfd, events, max, Timeout::from_ms(timeout_ms), core::ptr::null())
             .unwrap_or_else(|| real::epoll_wait()(epfd, events, max, timeout_ms))
     }
 });
@@ -195,7 +192,7 @@ export!(epoll_wait = fn(epfd: c_int, events: *mut epoll_event, max: c_int, timeo
 export!(epoll_pwait = fn(epfd: c_int, events: *mut epoll_event, max: c_int, timeout_ms: c_int, mask: *const sigset_t) -> c_int {
     // SAFETY: the program's own call.
     unsafe {
-        mixed_wait(epfd, events, max, Timeout::from_ms(timeout_ms), mask)
+        tracked_wait(epfd, events, max, Timeout::from_ms(timeout_ms), mask)
             .unwrap_or_else(|| real::epoll_pwait()(epfd, events, max, timeout_ms, mask))
     }
 });
@@ -207,7 +204,7 @@ export!(epoll_pwait2 = fn(epfd: c_int, events: *mut epoll_event, max: c_int, t: 
             return real::epoll_pwait2()(epfd, events, max, t, mask);
         }
         match timeout(t) {
-            Ok(limit) => mixed_wait(epfd, events, max, limit, mask)
+            Ok(limit) => tracked_wait(epfd, events, max, limit, mask)
                 .unwrap_or_else(|| real::epoll_pwait2()(epfd, events, max, t, mask)),
             Err(_) => real::epoll_pwait2()(epfd, events, max, t, mask),
         }

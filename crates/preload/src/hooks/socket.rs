@@ -39,6 +39,13 @@ export!(connect, __connect = fn(fd: c_int, to: *const sockaddr, len: socklen_t) 
     answer
 });
 
+/// A send with MSG_FASTOPEN connects as well.
+pub(super) fn connected_by_sending(fd: c_int, answer: isize) {
+    if config::enabled() && (answer >= 0 || sys::errno() == libc::EINPROGRESS) {
+        connected(fd);
+    }
+}
+
 /// A connect has succeeded or is under way.
 fn connected(fd: c_int) {
     let errno = sys::errno();
@@ -46,7 +53,7 @@ fn connected(fd: c_int) {
         Entry::Tcp => upgrade::watch(fd),
         Entry::Unknown if kernel::is_tcp(fd) => upgrade::watch(fd),
         // A second connect on a socket that had been connected and disconnected: a new stream.
-        Entry::Connection(_) => upgrade::renew(fd),
+        Entry::Connection(_) => descriptor::renew(fd),
         _ => {}
     }
     sys::set_errno(errno);
@@ -72,7 +79,8 @@ fn accepted(listener: c_int, fd: c_int) {
         return;
     }
     let tcp = match table::get(listener) {
-        Entry::Tcp => true,
+        // Watched before anybody knew that it would listen.
+        Entry::Tcp | Entry::Connection(_) => true,
         Entry::Unknown => {
             let tcp = kernel::is_tcp(listener);
             table::replace_if(listener, Entry::Unknown, if tcp { Entry::Tcp } else { Entry::Plain });

@@ -10,7 +10,7 @@ use ringway_channel::{End, Path};
 
 use crate::conn::{self, Conn, State};
 use crate::table::{self, Entry};
-use crate::{bell, epoll, monitor, real, stats, sys, thread, tx, upgrade, wait};
+use crate::{bell, epoll, kernel, monitor, real, stats, sys, thread, tx, upgrade, wait};
 
 /// Whether an entry may be edited by the caller: a child of `vfork` shares the table but not the
 /// descriptors.
@@ -128,6 +128,21 @@ fn tell_peer(end: &End, fd: c_int) {
         let bells = word.bells();
         wait::ring(end, fd, word, bells & BELL_FUTEX);
     }
+}
+
+/// A connect on a descriptor that has a connection already: the same attempt seen again, unless the
+/// connection was upgraded. Then the kernel has dissolved it (AF_UNSPEC), which resets the peer.
+pub(crate) fn renew(fd: c_int) {
+    let Some((index, c)) = upgrade::connection(fd).filter(|(_, c)| c.state() == State::Attached) else { return };
+    c.pin();
+    if let Some(end) = c.end() {
+        tell_peer(&end, fd);
+    }
+    upgrade::release(table::replace(fd, Entry::Tcp));
+    if kernel::address(fd, true).is_some() {
+        upgrade::watch(fd);
+    }
+    c.put(index);
 }
 
 /// `shutdown`. The answer is libc's.

@@ -62,6 +62,15 @@ pub(crate) fn send(index: u32, c: &'static Conn, fd: c_int, message: *const msgh
     }
 }
 
+/// A message that found the end of the stream: one more, of no bytes.
+fn at_the_end(header: *mut msghdr) -> bool {
+    load(header).is_ok_and(|h| {
+        let ended = msghdr { msg_namelen: 0, msg_controllen: 0, msg_flags: 0, ..h };
+        // SAFETY: bad addresses are survived; `msg_len` follows the header in a mmsghdr.
+        unsafe { copy::write(header, ended) && copy::write(header.wrapping_add(1).cast::<u32>(), 0) }
+    })
+}
+
 /// One message after the other; the first error after a success is left for the next call, as in the
 /// kernel.
 fn each(count: u32, messages: *mut mmsghdr, mut one: impl FnMut(u32, *mut msghdr) -> Outcome) -> Outcome {
@@ -82,7 +91,8 @@ fn each(count: u32, messages: *mut mmsghdr, mut one: impl FnMut(u32, *mut msghdr
                     break;
                 }
             }
-            Outcome::Kernel => break,
+            // The end of the stream, as the kernel reports it.
+            Outcome::Kernel => return Outcome::Done(done + at_the_end(header) as isize),
             Outcome::Done(error) => return Outcome::Done(if done > 0 { done } else { error }),
         }
     }
@@ -183,7 +193,9 @@ pub(crate) fn note_descriptors_many(messages: *const mmsghdr, answer: c_int) {
 /// not be read before the kernel has found it readable.
 pub(crate) fn share_descriptors(message: *const msghdr) {
     for_each_descriptor(message, |fd| {
-        if let Some((_, c)) = upgrade::connection(fd) {
+        if let Entry::Epoll(index) = table::get(fd) {
+            crate::epoll::share_with_others(index);
+        } else if let Some((_, c)) = upgrade::connection(fd) {
             attach::share(c, fd);
         }
     });

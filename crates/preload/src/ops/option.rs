@@ -7,6 +7,7 @@ use ringway_channel::end::Options;
 use ringway_channel::{End, Path, Reason};
 
 use crate::conn::Conn;
+use crate::table::{self, Entry};
 use crate::{attach, copy, kernel, thread, tx, upgrade};
 
 /// Bits of [`Options::nodelay`].
@@ -40,10 +41,16 @@ pub(crate) fn before_set(
         (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | libc::SO_MARK) => Reason::SocketOption,
         (libc::IPPROTO_TCP, TCP_ULP) => Reason::KernelTls,
         (libc::IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE) => Reason::ZeroCopy,
-        (libc::IPPROTO_TCP, libc::TCP_REPAIR) => Reason::SocketOption,
+        (libc::IPPROTO_TCP, libc::TCP_REPAIR | libc::TCP_INQ) => Reason::SocketOption,
+        (libc::SOL_SOCKET, libc::SO_PEEK_OFF) => Reason::SocketOption,
         (libc::IPPROTO_TCP, libc::TCP_NODELAY | libc::TCP_CORK) => return set_batching(fd, name, value, bytes),
         _ => return None,
     };
+    if table::get(fd) == Entry::Tcp {
+        // Not connected yet, or a listener whose connections inherit the option: nothing of it is watched.
+        table::replace(fd, Entry::Plain);
+        return None;
+    }
     let (_, c) = upgrade::connection(fd)?;
     attach::keep_on_tcp(c, fd, reason);
     // An upper layer needs the whole stream in the kernel, but bytes may wait in the ring. The caller is

@@ -145,7 +145,7 @@ fn look(fds: &mut [pollfd], asked: &mut [pollfd], mask: *const sigset_t, slice: 
                 let always = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
                 our_events(c, p.fd) & (p.events | always)
             }
-            None => k.revents | epoll_events(p),
+            None => set_events(p, k.revents),
         };
         p.revents = events | pinned;
         found += (events != 0) as isize;
@@ -155,6 +155,14 @@ fn look(fds: &mut [pollfd], asked: &mut [pollfd], mask: *const sigset_t, slice: 
 
 fn our_events(c: &Conn, fd: c_int) -> i16 {
     c.end().map_or(0, |end| readiness::events(c, &end, fd))
+}
+
+/// Events of a descriptor that is no connection of ours; for an epoll set, what is true of it.
+fn set_events(p: &pollfd, kernel: i16) -> i16 {
+    match table::get(p.fd) {
+        Entry::Epoll(index) if kernel & POLLIN != 0 && !epoll::is_really_readable(index) => 0,
+        _ => kernel | epoll_events(p),
+    }
 }
 
 fn epoll_events(p: &pollfd) -> i16 {

@@ -1,0 +1,1 @@
+"""The programs of `pairs.py`: what serves, what calls it, and what must come out."""

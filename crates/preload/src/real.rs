@@ -36,6 +36,11 @@ macro_rules! originals {
             $( $name::resolve(); )*
         }
 
+        #[cfg(test)]
+        fn all() -> Vec<*const c_void> {
+            vec![$( $name() as *const c_void ),*]
+        }
+
         $( originals!(@$kind $name($($arg: $t),*) -> $ret, $body); )*
 
         $(
@@ -246,13 +251,18 @@ fn look_up(name: &CStr) -> Option<*mut c_void> {
 }
 
 fn is_ours(address: *const c_void) -> bool {
-    let base_of = |address: *const c_void| {
-        // SAFETY: an all-zero Dl_info is a valid one; dladdr fills it or leaves it.
-        unsafe {
-            let mut info: libc::Dl_info = core::mem::zeroed();
-            libc::dladdr(address, &raw mut info);
-            info.dli_fbase
-        }
-    };
     base_of(address) == base_of(is_ours as *const c_void)
 }
+
+/// Where the library that contains `address` is mapped.
+fn base_of(address: *const c_void) -> *mut c_void {
+    // SAFETY: an all-zero Dl_info is a valid one; dladdr fills it or leaves it.
+    unsafe {
+        let mut info: libc::Dl_info = core::mem::zeroed();
+        libc::dladdr(address, &raw mut info);
+        info.dli_fbase
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::in_child;
 
-/// Exercises entries of every argument shape; true if each behaves as libc's.
+/// Entries of every argument shape do what libc's do.
 fn behaves() {
     let mut fds = [0; 2];
     let (mut bytes, text) = ([0u8; 8], b"ringway!");

@@ -228,7 +228,7 @@ TEST(to_itself, "self-connect", SOLO | ANY_PATH) {
     CHECK_EQ(connect_to(self.fd, &reserved), 0);
     /* What it sends, it receives. */
     struct conn mirror = {.fd = self.fd, .direction = 1};
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 70; i++) {
         put(&self, 300);
         take(&mirror, 300);
     }

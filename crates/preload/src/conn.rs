@@ -175,16 +175,16 @@ impl Conn {
         family::slot(self.slot.load(Relaxed))
     }
 
-    /// Names this use of the object in messages to the monitor.
+    /// Names this use of the object in messages to the monitor; never 0.
     pub(crate) fn token(&self, index: u32) -> u64 {
-        (self.generation.load(Relaxed) as u64) << 32 | index as u64
+        (self.generation.load(Relaxed) as u64 + 1) << 32 | index as u64
     }
 
     /// The connection that a token names, if it still lives.
     pub(crate) fn from_token(token: u64) -> Option<(u32, &'static Conn)> {
         let index = token as u32;
         let c = get(index)?;
-        (c.generation.load(Acquire) == (token >> 32) as u32 && c.state() != State::Free).then_some((index, c))
+        (c.generation.load(Acquire) as u64 + 1 == token >> 32 && c.state() != State::Free).then_some((index, c))
     }
 
     /// Stores the mapped regions and makes the connection `Attached`.

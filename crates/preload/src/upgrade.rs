@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::c_int;
+use ringway_channel::Reason;
 
 use crate::conn::{self, Conn, State};
 use crate::table::{self, Entry};
@@ -133,17 +134,21 @@ fn offer(index: u32, c: &'static Conn, fd: c_int) {
     }
     c.fd.store(fd, Relaxed);
     if !is_local(fd) {
-        attach::keep_on_tcp(c, fd, ringway_channel::Reason::NotLocal);
+        attach::keep_on_tcp(c, fd, Reason::NotLocal);
         return;
     }
     if monitor::offer(c.token(index), fd) {
         stats::count(|s| &s.connections_offered);
     } else {
-        // Try again after as much traffic once more.
-        c.calls.store(0, Relaxed);
-        c.bytes.store(0, Relaxed);
-        c.offered.store(0, Relaxed);
+        not_now(c);
     }
+}
+
+/// Tries again after as much traffic once more.
+fn not_now(c: &Conn) {
+    c.calls.store(0, Relaxed);
+    c.bytes.store(0, Relaxed);
+    c.offered.store(0, Relaxed);
 }
 
 /// Whether the peer's address belongs to this host (as seen from the socket's own namespace).
@@ -203,8 +208,9 @@ fn classify(fd: c_int) -> Option<(u32, &'static Conn)> {
         c.put(index);
         return connection(fd);
     }
-    if is_local(fd) {
-        monitor::attach_now(c.token(index), c, fd);
+    // If not, it stays on TCP: whoever it came from may hold it as well and does not know of us.
+    if !is_local(fd) || !monitor::attach_now(c.token(index), c, fd) {
+        attach::keep_on_tcp(c, fd, Reason::Shared);
     }
     Some((index, c))
 }

@@ -131,17 +131,15 @@ fn tell_peer(end: &End, fd: c_int) {
 }
 
 /// A connect on a descriptor that has a connection already: the same attempt seen again, unless the
-/// connection was upgraded. Then the kernel has dissolved it (AF_UNSPEC), which resets the peer.
+/// connection was upgraded. Then the kernel has dissolved it (AF_UNSPEC), which resets the peer. The
+/// socket keeps its cookie, by which the monitor knows the old connection: it is not watched again.
 pub(crate) fn renew(fd: c_int) {
     let Some((index, c)) = upgrade::connection(fd).filter(|(_, c)| c.state() == State::Attached) else { return };
     c.pin();
     if let Some(end) = c.end() {
         tell_peer(&end, fd);
     }
-    upgrade::release(table::replace(fd, Entry::Tcp));
-    if kernel::address(fd, true).is_some() {
-        upgrade::watch(fd);
-    }
+    upgrade::release(table::replace(fd, Entry::Plain));
     c.put(index);
 }
 

@@ -19,7 +19,7 @@ use crate::{bell, kernel, reset, spin, stats, sys, thread};
 pub(crate) const AS_FILE: c_int = 1 << 24;
 
 /// How often a reader that finds nothing looks whether the peer has finished, in microseconds.
-const LOOK_US: u64 = 20;
+const LOOK_US: u64 = 100;
 
 /// What one try under the lock came to.
 enum Step {
@@ -354,8 +354,7 @@ fn receive_rest(
 ) -> Outcome {
     let options = &end.page.options;
     let mut waiter = Waiter::new(options.receive_timeout_us.load(Relaxed));
-    let nonblocking =
-        flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0 || kernel::is_nonblocking(fd);
+    let nonblocking = flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0;
     loop {
         waiter.seen = request.peek.then(|| end.consumer().head() + done as u64);
         let ended = match stop {
@@ -368,7 +367,7 @@ fn receive_rest(
             _ if nonblocking => Some(libc::EAGAIN),
             _ => match waiter.with(done > 0).readable(conn, end, fd) {
                 Wake::Again => None,
-                Wake::TimedOut => Some(libc::EAGAIN),
+                Wake::TimedOut | Wake::WouldBlock => Some(libc::EAGAIN),
                 Wake::Interrupted => Some(libc::EINTR),
             },
         };

@@ -96,14 +96,10 @@ pub(crate) fn calibrate() {
         elapsed_ns = sys::monotonic_ns() - n0;
     }
     CYCLES_PER_US.store(((tsc() - t0) * 1_000 / elapsed_ns).max(1), Relaxed);
-    let mut mask = [0u64; 16];
-    // SAFETY: the kernel writes at most 128 bytes of CPU mask.
-    let n = unsafe {
-        sys::syscall6(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr() as usize, 0, 0, 0)
-    };
-    if n > 0 {
-        CPUS.store(mask.iter().map(|m| m.count_ones()).sum::<u32>().max(1), Relaxed);
-    }
+    // Online CPUs, not this thread's: the peer may run on one that is closed to us.
+    // SAFETY: a query without arguments; libc reads it from /sys without allocating.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    CPUS.store(online.max(1) as u32, Relaxed);
 }
 
 /// The CPU this thread runs on, plus one; 0 = unknown. One load of the thread's rseq area.

@@ -131,8 +131,7 @@ fn send_rest(
 ) -> Outcome {
     let options = &end.page.options;
     let mut waiter = Waiter::new(options.send_timeout_us.load(Relaxed));
-    let nonblocking =
-        flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0 || kernel::is_nonblocking(fd);
+    let nonblocking = flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0;
     loop {
         let ended = match stop {
             Step::Sent(_) if done >= total => return Outcome::Done(done as isize),
@@ -146,7 +145,7 @@ fn send_rest(
             }
             Step::Full | Step::TcpFull => match waiter.with(done > 0).writable(conn, end, fd) {
                 Wake::Again => None,
-                Wake::TimedOut => Some(libc::EAGAIN),
+                Wake::TimedOut | Wake::WouldBlock => Some(libc::EAGAIN),
                 Wake::Interrupted => Some(libc::EINTR),
             },
         };

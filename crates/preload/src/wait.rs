@@ -30,6 +30,8 @@ pub(crate) enum Wake {
     /// Something may have changed: look again.
     Again,
     TimedOut,
+    /// The socket does not block: somebody else has set O_NONBLOCK.
+    WouldBlock,
     /// A signal handler ran whose action does not restart calls.
     Interrupted,
 }
@@ -41,6 +43,8 @@ pub(crate) struct Waiter {
     timeout_us: u64,
     interruptions: u32,
     handlers: u32,
+    /// The kernel has been asked whether the socket blocks.
+    judged: bool,
     /// Bytes have been moved already: any handler ends the call.
     partial: bool,
     slice_us: u64,
@@ -57,6 +61,7 @@ impl Waiter {
             timeout_us,
             interruptions: thread::interrupted_count(),
             handlers: thread::handlers_run(),
+            judged: false,
             partial: false,
             slice_us: SLICE_FIRST_US,
             seen: None,
@@ -71,6 +76,19 @@ impl Waiter {
 
     fn interrupted(&self) -> bool {
         thread::interrupted_count() != self.interruptions || (self.partial && thread::handlers_run() != self.handlers)
+    }
+
+    /// Whether the socket may block, asked once, before the first sleep: the flag belongs to the open file
+    /// and others may have changed it.
+    fn may_block(&mut self, end: &End, fd: c_int) -> bool {
+        if !self.judged {
+            self.judged = true;
+            if kernel::is_nonblocking(fd) {
+                end.page.options.nonblocking.store(1, Relaxed);
+                return false;
+            }
+        }
+        true
     }
 
     /// The next sleep's length, or how the wait ends now.
@@ -109,6 +127,9 @@ impl Waiter {
         if spin_for_news(conn, end, has_news) {
             return Wake::Again;
         }
+        if !self.may_block(end, fd) {
+            return Wake::WouldBlock;
+        }
         let word = end.own_receiver();
         if word.arm(BELL_FUTEX) {
             barrier();
@@ -133,6 +154,9 @@ impl Waiter {
         let has_room = || producer.free(1).is_ok_and(|n| n > 0) || producer.free(1).is_err();
         if spin::spin(&conn.spin, end.peer_receiving_cpu().map_or(0, |c| c + 1), has_room) {
             return Wake::Again;
+        }
+        if !self.may_block(end, fd) {
+            return Wake::WouldBlock;
         }
         let word = end.own_sender();
         if word.arm(BELL_FUTEX) {
@@ -174,6 +198,9 @@ impl Waiter {
 
     /// Waits for the TCP socket itself; the peer rings by TCP byte.
     fn tcp_event(&mut self, conn: &Conn, end: &End, fd: c_int, events: i16) -> Wake {
+        if !self.may_block(end, fd) {
+            return Wake::WouldBlock;
+        }
         bell::arm_receiver(conn, end);
         // The peer may have switched, and published without ringing, before the bell was armed.
         if end.rx_path() != Path::Demoted && end.consumer().has_news() {

@@ -133,3 +133,15 @@ fn a_held_lock_is_refused_and_times_out() {
     drop(lock.lock_unshared(&critical).unwrap());
     assert!(lock.try_lock(&critical).is_some());
 }
+
+#[test]
+fn who_takes_over_still_owes_the_other_sleepers_a_wake_up() {
+    let lock = RobustLock::new();
+    lock.word.store(WAITERS | OWNER_DIED, Ordering::Relaxed);
+    let critical = thread::enter();
+    let held = lock.lock(&critical, u64::MAX).unwrap();
+    assert!(held.owner_died());
+    assert_eq!(lock.word.load(Ordering::Relaxed), critical.tid() as u32 | WAITERS);
+    drop(held);
+    assert_eq!(lock.word.load(Ordering::Relaxed), 0);
+}

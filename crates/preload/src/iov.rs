@@ -2,7 +2,7 @@
 
 use libc::{c_int, c_void, iovec, msghdr};
 
-use crate::copy;
+use crate::{copy, sys};
 
 /// More pieces than this are EINVAL, as in the kernel (UIO_MAXIOV).
 const PIECES_MAX: usize = 1024;
@@ -13,6 +13,36 @@ const BATCH: usize = 16;
 const TRANSFER_MAX: usize = 0x7fff_f000;
 /// First address that no program has.
 const USER_SPACE_END: usize = 0x7fff_ffff_f000;
+
+/// What a call sends: moves forward as it is taken.
+pub(crate) trait Source {
+    /// Bytes from here on; 0 for a vector that has become unreadable.
+    fn total(&self) -> usize;
+
+    /// Copies up to `n` bytes to `to`. Returns how many; fewer than `n` means the end or that the source
+    /// failed (for buffers, a bad address).
+    ///
+    /// # Safety
+    /// `to` must be writable for `n` bytes.
+    unsafe fn copy_to(&mut self, to: *mut u8, n: usize) -> usize;
+
+    /// Writes up to `limit` bytes to the TCP socket. `flags` are those of `send`. A count or a negated errno.
+    fn send_by_tcp(&mut self, fd: c_int, limit: usize, flags: c_int) -> isize;
+}
+
+/// Where a call's bytes go; as [`Source`]. A copy looks ahead and leaves the original where it is.
+pub(crate) trait Sink: Copy {
+    fn total(&self) -> usize;
+
+    /// Takes up to `n` bytes from `from`.
+    ///
+    /// # Safety
+    /// `from` must be readable for `n` bytes.
+    unsafe fn copy_from(&mut self, from: *const u8, n: usize) -> usize;
+
+    /// Reads up to `limit` bytes from the TCP socket. `flags` are those of `recv`.
+    fn receive_by_tcp(&mut self, fd: c_int, limit: usize, flags: c_int) -> isize;
+}
 
 /// A position in the program's buffers. Copying in and out moves it forward.
 #[derive(Clone, Copy)]
@@ -53,11 +83,6 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Bytes in all buffers from here on; 0 for a vector that has become unreadable.
-    pub(crate) fn total(&self) -> usize {
-        self.checked_total().unwrap_or(0)
-    }
-
     fn checked_total(&self) -> Result<usize, BadVector> {
         let mut sum = self.bytes;
         for i in 0..self.left {
@@ -82,34 +107,13 @@ impl Cursor {
     }
 
     /// Moves forward over `n` bytes.
-    pub(crate) fn advance(&mut self, mut n: usize) {
+    fn advance(&mut self, mut n: usize) {
         while n > 0 {
             let Some((base, bytes)) = self.piece() else { return };
             let step = n.min(bytes);
             (self.base, self.bytes) = (base.wrapping_add(step), bytes - step);
             n -= step;
         }
-    }
-
-    /// Copies up to `n` bytes from the buffers to `to`. Returns how many were copied; fewer than `n`
-    /// means the end or a bad address.
-    ///
-    /// # Safety
-    /// `to` must be writable for `n` bytes.
-    #[inline]
-    pub(crate) unsafe fn copy_to(&mut self, to: *mut u8, n: usize) -> usize {
-        // SAFETY: the caller vouches for `to`; the program's side may fault, which `copy` survives.
-        self.each(n, |base, done, step| unsafe { copy::copy(to.wrapping_add(done), base, step) })
-    }
-
-    /// Copies up to `n` bytes from `from` into the buffers; as `copy_to`.
-    ///
-    /// # Safety
-    /// `from` must be readable for `n` bytes.
-    #[inline]
-    pub(crate) unsafe fn copy_from(&mut self, from: *const u8, n: usize) -> usize {
-        // SAFETY: as in `copy_to`.
-        self.each(n, |base, done, step| unsafe { copy::copy(base, from.wrapping_add(done), step) })
     }
 
     #[inline]
@@ -130,7 +134,7 @@ impl Cursor {
 
     /// Calls the kernel on (at most `limit` bytes of) what is left, as one message, and moves forward
     /// by what it transferred.
-    pub(crate) fn kernel_call(&mut self, limit: usize, call: impl FnOnce(&mut msghdr) -> isize) -> isize {
+    fn kernel_call(&mut self, limit: usize, call: impl FnOnce(&mut msghdr) -> isize) -> isize {
         let mut pieces = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; BATCH];
         let (mut ahead, mut room, mut count) = (*self, limit, 0);
         while let Some(slot) = pieces.get_mut(count).filter(|_| room > 0) {
@@ -146,6 +150,40 @@ impl Cursor {
         let answer = call(&mut message);
         self.advance(answer.max(0) as usize);
         answer
+    }
+}
+
+impl Source for Cursor {
+    fn total(&self) -> usize {
+        self.checked_total().unwrap_or(0)
+    }
+
+    #[inline]
+    unsafe fn copy_to(&mut self, to: *mut u8, n: usize) -> usize {
+        // SAFETY: the caller vouches for `to`; the program's side may fault, which `copy` survives.
+        self.each(n, |base, done, step| unsafe { copy::copy(to.wrapping_add(done), base, step) })
+    }
+
+    fn send_by_tcp(&mut self, fd: c_int, limit: usize, flags: c_int) -> isize {
+        // SAFETY: the message describes the program's own buffers; the kernel checks them.
+        self.kernel_call(limit, |m| unsafe { sys::sendmsg(fd, m, flags) })
+    }
+}
+
+impl Sink for Cursor {
+    fn total(&self) -> usize {
+        self.checked_total().unwrap_or(0)
+    }
+
+    #[inline]
+    unsafe fn copy_from(&mut self, from: *const u8, n: usize) -> usize {
+        // SAFETY: as in `copy_to`.
+        self.each(n, |base, done, step| unsafe { copy::copy(base, from.wrapping_add(done), step) })
+    }
+
+    fn receive_by_tcp(&mut self, fd: c_int, limit: usize, flags: c_int) -> isize {
+        // SAFETY: as in `send_by_tcp`.
+        self.kernel_call(limit, |m| unsafe { sys::recvmsg(fd, m, flags) })
     }
 }
 

@@ -9,7 +9,7 @@ use ringway_channel::{End, Path, RxSource};
 use ringway_mem::ring::{Spans, Violation};
 
 use crate::conn::Conn;
-use crate::iov::Cursor;
+use crate::iov::{Cursor, Sink};
 use crate::thread::Critical;
 use crate::tx::{Outcome, is_shared, lock};
 use crate::wait::{self, Waiter, Wake};
@@ -45,7 +45,7 @@ struct Request {
 }
 
 /// Receives into what `cursor` covers. `flags` are those of `recv`.
-pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: Cursor, flags: c_int) -> Outcome {
+pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: impl Sink, flags: c_int) -> Outcome {
     if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
         return Outcome::Kernel;
     }
@@ -99,7 +99,7 @@ fn receive_available(
     conn: &Conn,
     end: &End,
     fd: c_int,
-    cursor: &mut Cursor,
+    cursor: &mut impl Sink,
     request: &Request,
     before: usize,
     critical: &Critical,
@@ -130,7 +130,7 @@ fn step(
     conn: &Conn,
     end: &End,
     fd: c_int,
-    cursor: &mut Cursor,
+    cursor: &mut impl Sink,
     want: usize,
     request: &Request,
 ) -> Result<Step, Violation> {
@@ -156,7 +156,7 @@ fn ring_step(
     conn: &Conn,
     end: &End,
     fd: c_int,
-    cursor: &mut Cursor,
+    cursor: &mut impl Sink,
     want: usize,
     discard: bool,
 ) -> Result<Step, Violation> {
@@ -239,7 +239,7 @@ pub(crate) fn drain_doorbells(end: &End, fd: c_int) -> usize {
 }
 
 #[inline]
-fn copy_out(conn: &Conn, spans: Spans, cursor: &mut Cursor) -> usize {
+fn copy_out(conn: &Conn, spans: Spans, cursor: &mut impl Sink) -> usize {
     let Some(area) = conn.area(spans.class, false) else { return 0 };
     // SAFETY: spans lie inside the area of their class, which is mapped.
     unsafe {
@@ -250,12 +250,11 @@ fn copy_out(conn: &Conn, spans: Spans, cursor: &mut Cursor) -> usize {
 
 /// Bytes from before the switch: the kernel has them, `limit` at most.
 #[cold]
-fn tcp_step(end: &End, fd: c_int, cursor: &mut Cursor, limit: usize, flags: c_int) -> Step {
+fn tcp_step(end: &End, fd: c_int, cursor: &mut impl Sink, limit: usize, flags: c_int) -> Step {
     if limit == 0 {
         return probe(fd);
     }
-    // SAFETY: the message describes the program's own buffers; the kernel checks them.
-    let n = cursor.kernel_call(limit, |m| unsafe { sys::recvmsg(fd, m, flags | libc::MSG_DONTWAIT) });
+    let n = cursor.receive_by_tcp(fd, limit, flags | libc::MSG_DONTWAIT);
     match n {
         0 => Step::Kernel,
         n if n > 0 => {
@@ -281,7 +280,7 @@ fn probe(fd: c_int) -> Step {
 
 /// MSG_PEEK: copies without consuming, across the whole ring. Like the kernel, it may return less than
 /// is queued where TCP ends and the ring begins.
-fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: Cursor, request: &Request) -> (usize, Step) {
+fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: impl Sink, request: &Request) -> (usize, Step) {
     for _ in 0..4 {
         let answer = match end.rx_source(|| kernel::unread(fd)) {
             Ok(RxSource::Ring { limit_bytes }) => {
@@ -297,9 +296,7 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: Cursor, request: &Request
             }
             Ok(RxSource::Tcp { limit_bytes }) if limit_bytes > 0 => {
                 let limit = (request.total as u64).min(limit_bytes) as usize;
-                // SAFETY: as in `tcp_step`.
-                let n =
-                    cursor.kernel_call(limit, |m| unsafe { sys::recvmsg(fd, m, request.flags | libc::MSG_DONTWAIT) });
+                let n = cursor.receive_by_tcp(fd, limit, request.flags | libc::MSG_DONTWAIT);
                 if n > 0 {
                     return (n as usize, Step::Got(n as usize));
                 }
@@ -321,7 +318,7 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: Cursor, request: &Request
 fn peek_ring(
     conn: &Conn,
     end: &End,
-    cursor: &mut Cursor,
+    cursor: &mut impl Sink,
     want: usize,
     discard: bool,
 ) -> Result<Option<usize>, Violation> {
@@ -346,7 +343,7 @@ fn receive_rest(
     conn: &'static Conn,
     end: &End,
     fd: c_int,
-    mut cursor: Cursor,
+    mut cursor: impl Sink,
     request: &Request,
     mut done: usize,
     flags: c_int,

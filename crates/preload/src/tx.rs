@@ -7,7 +7,7 @@ use ringway_channel::{End, Path};
 use ringway_mem::ring::{Resized, Spans, Violation};
 
 use crate::conn::Conn;
-use crate::iov::Cursor;
+use crate::iov::Source;
 use crate::lock::{Held, RobustLock};
 use crate::thread::Critical;
 use crate::wait::{self, Waiter, Wake};
@@ -63,7 +63,7 @@ pub(crate) fn is_shared(end: &End) -> bool {
 }
 
 /// Sends what `cursor` covers. `flags` are those of `send`; the call blocks if the socket does.
-pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: Cursor, flags: c_int) -> Outcome {
+pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: impl Source, flags: c_int) -> Outcome {
     let total = cursor.total();
     if total == 0 {
         return Outcome::Kernel;
@@ -97,7 +97,7 @@ fn send_available(
     conn: &Conn,
     end: &End,
     fd: c_int,
-    cursor: &mut Cursor,
+    cursor: &mut impl Source,
     want: usize,
     flags: c_int,
     critical: &Critical,
@@ -123,7 +123,7 @@ fn send_rest(
     conn: &Conn,
     end: &End,
     fd: c_int,
-    mut cursor: Cursor,
+    mut cursor: impl Source,
     total: usize,
     mut done: usize,
     flags: c_int,
@@ -160,10 +160,9 @@ fn send_rest(
 }
 
 /// Part of the bytes went by the ring, then the direction went back to TCP: the kernel takes the rest.
-fn finish_by_kernel(fd: c_int, mut cursor: Cursor, mut done: usize, flags: c_int) -> isize {
+fn finish_by_kernel(fd: c_int, mut cursor: impl Source, mut done: usize, flags: c_int) -> isize {
     loop {
-        // SAFETY: the message describes the program's own buffers; the kernel checks them.
-        let n = cursor.kernel_call(usize::MAX, |m| unsafe { crate::sys::sendmsg(fd, m, flags) });
+        let n = cursor.send_by_tcp(fd, usize::MAX, flags);
         if n <= 0 {
             return done as isize;
         }
@@ -176,7 +175,7 @@ fn finish_by_kernel(fd: c_int, mut cursor: Cursor, mut done: usize, flags: c_int
 
 /// One try, send lock held.
 #[inline]
-fn step(conn: &Conn, end: &End, fd: c_int, cursor: &mut Cursor, want: usize, flags: c_int) -> Step {
+fn step(conn: &Conn, end: &End, fd: c_int, cursor: &mut impl Source, want: usize, flags: c_int) -> Step {
     match end.tx_path() {
         Path::Ring => {}
         Path::Demoted => return Step::Kernel,
@@ -215,7 +214,7 @@ fn peer_finished(end: &End, fd: c_int) -> Step {
 
 /// Copies up to one piece into the ring and publishes it.
 #[inline]
-fn ring_step(conn: &Conn, end: &End, fd: c_int, cursor: &mut Cursor, want: usize) -> Result<Step, Violation> {
+fn ring_step(conn: &Conn, end: &End, fd: c_int, cursor: &mut impl Source, want: usize) -> Result<Step, Violation> {
     let producer = end.producer();
     if let Resized::Shrunk { released_class } = producer.make_room(want, CLASS_MAX)? {
         give_back(conn, released_class);
@@ -241,7 +240,7 @@ fn ring_step(conn: &Conn, end: &End, fd: c_int, cursor: &mut Cursor, want: usize
 }
 
 #[inline]
-fn copy_in(area: *mut u8, spans: Spans, cursor: &mut Cursor) -> usize {
+fn copy_in(area: *mut u8, spans: Spans, cursor: &mut impl Source) -> usize {
     // SAFETY: spans lie inside the area of their class, which is mapped for writing.
     unsafe {
         let first = cursor.copy_to(area.wrapping_add(spans.at), spans.first);
@@ -262,9 +261,8 @@ fn give_back(conn: &Conn, class: usize) {
 
 /// The direction has not switched yet: the kernel takes the bytes, without waiting, under the lock.
 #[cold]
-fn tcp_step(fd: c_int, cursor: &mut Cursor, want: usize, flags: c_int) -> Step {
-    // SAFETY: as in `finish_by_kernel`.
-    let n = cursor.kernel_call(want, |m| unsafe { crate::sys::sendmsg(fd, m, flags | libc::MSG_DONTWAIT) });
+fn tcp_step(fd: c_int, cursor: &mut impl Source, want: usize, flags: c_int) -> Step {
+    let n = cursor.send_by_tcp(fd, want, flags | libc::MSG_DONTWAIT);
     match n {
         n if n >= 0 => Step::Sent(n as usize),
         n if n == -(libc::EAGAIN as isize) => Step::TcpFull,

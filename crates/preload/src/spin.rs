@@ -128,7 +128,7 @@ pub(crate) fn spin(state: &SpinState, peer_cpu: u32, mut ready: impl FnMut() -> 
     }
     let here = cpu_plus_one();
     if CPUS.load(Relaxed) == 1 || (here != 0 && here == peer_cpu) {
-        return yield_to_peer(&mut ready);
+        return yield_to_peer(&mut ready, SPIN_MAX_US[profile]);
     }
     let start = tsc();
     if start < PENALTY_UNTIL.load(Relaxed) {
@@ -159,14 +159,22 @@ pub(crate) fn spin(state: &SpinState, peer_cpu: u32, mut ready: impl FnMut() -> 
     false
 }
 
-fn yield_to_peer(ready: &mut impl FnMut() -> bool) -> bool {
-    for _ in 0..YIELDS {
-        if ready() {
-            return true;
+/// The peer last ran on this CPU: it gets the CPU instead of being waited for. Both staying runnable,
+/// the scheduler moves one of them to another CPU if there is an idle one.
+#[cold]
+fn yield_to_peer(ready: &mut impl FnMut() -> bool, budget_us: u64) -> bool {
+    let until = tsc() + cycles(budget_us);
+    loop {
+        for _ in 0..YIELDS {
+            if ready() {
+                return true;
+            }
+            sys::sched_yield();
         }
-        sys::sched_yield();
+        if tsc() > until {
+            return ready();
+        }
     }
-    ready()
 }
 
 #[inline]

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, c_int, epoll_event};
 use ringway_channel::Reason;
 
-use super::set::{Nested, Set, kernel_event};
+use super::set::{Nested, Set};
 use crate::conn::{Conn, State};
 use crate::table::{self, Entry};
 use crate::{attach, copy, sys, upgrade};
@@ -55,6 +55,9 @@ fn read(event: *mut epoll_event) -> Option<epoll_event> {
 }
 
 fn add(set: &'static Set, index: u32, conn: &'static Conn, epfd: c_int, fd: c_int, event: *mut epoll_event) -> isize {
+    if let Some(answer) = unpark(set, conn, fd, event) {
+        return answer;
+    }
     let answer = kernel(epfd, EPOLL_CTL_ADD, fd, event);
     let Some(wanted) = read(event).filter(|_| answer == 0) else { return answer };
     let mut inner = set.lock();
@@ -72,36 +75,70 @@ fn add(set: &'static Set, index: u32, conn: &'static Conn, epfd: c_int, fd: c_in
     answer
 }
 
+/// Adding a descriptor whose kernel registration is still there, because removing it was not passed on.
+fn unpark(set: &'static Set, conn: &Conn, fd: c_int, event: *mut epoll_event) -> Option<isize> {
+    let mut inner = set.lock();
+    let slot = inner.find(conn, fd)?;
+    let epfd = inner.epfd;
+    let r = inner.registration(slot).filter(|r| r.parked)?;
+    let Some(wanted) = read(event) else { return Some(-(libc::EFAULT as isize)) };
+    if wanted.events & libc::EPOLLEXCLUSIVE as u32 != 0 {
+        // Has rules of its own, which the kernel knows.
+        kernel(epfd, EPOLL_CTL_DEL, fd, event);
+        inner.remove(slot);
+        return None;
+    }
+    r.revive(&wanted);
+    inner.heat(slot);
+    Some(0)
+}
+
 fn modify(set: &'static Set, conn: &Conn, epfd: c_int, fd: c_int, event: *mut epoll_event) -> isize {
     let mut inner = set.lock();
     let Some(slot) = inner.find(conn, fd) else {
         drop(inner);
         return kernel(epfd, EPOLL_CTL_MOD, fd, event);
     };
-    let converted = inner.registration(slot).is_some_and(|r| r.converted);
-    if inner.registration(slot).is_some_and(|r| r.events & libc::EPOLLEXCLUSIVE as u32 != 0) {
+    let Some(&mut r) = inner.registration(slot) else { return -(libc::ENOENT as isize) };
+    if r.parked {
+        return -(libc::ENOENT as isize);
+    }
+    if r.events & libc::EPOLLEXCLUSIVE as u32 != 0 {
         return -(libc::EINVAL as isize);
     }
-    let judged = converted.then(|| read(event)).flatten().is_some_and(|e| e.events & libc::EPOLLEXCLUSIVE as u32 == 0);
-    // Ours raises a fresh edge, as a modification does; arguments that are wrong go in as they are.
-    let mut ours = kernel_event(slot);
-    let answer = kernel(epfd, EPOLL_CTL_MOD, fd, if judged { &mut ours } else { event });
-    let Some(wanted) = read(event).filter(|_| answer == 0) else { return answer };
+    // A converted registration looks the same to the kernel whatever the program wants.
+    if !r.converted {
+        let answer = kernel(epfd, EPOLL_CTL_MOD, fd, event);
+        if answer < 0 {
+            return answer;
+        }
+    }
+    let Some(wanted) = read(event) else { return -(libc::EFAULT as isize) };
+    if r.converted && wanted.events & libc::EPOLLEXCLUSIVE as u32 != 0 {
+        return -(libc::EINVAL as isize);
+    }
     if let Some(r) = inner.registration(slot) {
-        (r.events, r.data) = (wanted.events, wanted.u64);
-        (r.spent, r.edge) = (false, true);
+        r.revive(&wanted);
     }
     inner.heat(slot);
-    answer
+    0
 }
 
 fn remove(set: &'static Set, conn: &Conn, epfd: c_int, fd: c_int, event: *mut epoll_event) -> isize {
-    let answer = kernel(epfd, EPOLL_CTL_DEL, fd, event);
-    if answer == 0 {
-        let mut inner = set.lock();
-        if let Some(slot) = inner.find(conn, fd) {
-            inner.remove(slot);
+    let mut inner = set.lock();
+    let slot = inner.find(conn, fd);
+    if let Some(r) = slot.and_then(|slot| inner.registration(slot)) {
+        if r.parked {
+            return -(libc::ENOENT as isize);
         }
+        if r.converted && !set.is_foreign() {
+            r.parked = true;
+            return 0;
+        }
+    }
+    let answer = kernel(epfd, EPOLL_CTL_DEL, fd, event);
+    if let Some(slot) = slot.filter(|_| answer == 0) {
+        inner.remove(slot);
     }
     answer
 }

@@ -15,6 +15,7 @@
 //! and it becomes hot again. Before a thread sleeps it arms all hot ones.
 
 mod control;
+mod fdinfo;
 mod report;
 mod set;
 mod sleep;

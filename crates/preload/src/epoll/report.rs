@@ -16,11 +16,13 @@ const DEPTH_MAX: u32 = 5;
 pub(super) struct Output<'a> {
     events: &'a mut [core::mem::MaybeUninit<epoll_event>],
     pub(super) len: usize,
+    /// The first so many had been kept from an earlier look at the kernel.
+    kept: usize,
 }
 
 impl<'a> Output<'a> {
     pub(super) fn new(events: &'a mut [core::mem::MaybeUninit<epoll_event>]) -> Self {
-        Output { events, len: 0 }
+        Output { events, len: 0, kept: 0 }
     }
 
     pub(super) fn room(&self) -> usize {
@@ -46,6 +48,24 @@ impl<'a> Output<'a> {
         if missing > 0 { -(libc::EFAULT as isize) } else { self.len as isize }
     }
 
+    /// Takes over `count` events that were put into the free part, but none that repeats one which was kept
+    /// from an earlier look at the kernel.
+    pub(super) fn accept(&mut self, count: usize) {
+        let from = self.len;
+        for i in from..from + count {
+            // SAFETY: the caller has put events there.
+            let Some(event) = self.events.get(i).map(|e| unsafe { e.assume_init() }) else { return };
+            if !(0..self.kept).any(|k| self.data_at(k) == Some(event.u64)) {
+                self.push(event.events, event.u64);
+            }
+        }
+    }
+
+    fn data_at(&self, i: usize) -> Option<u64> {
+        // SAFETY: the first `len` events have been written, and `kept` is at most `len`.
+        self.events.get(i).filter(|_| i < self.len).map(|e| unsafe { e.assume_init() }.u64)
+    }
+
     /// Adds an event unless one with the same data is there already.
     pub(super) fn push_unless_reported(&mut self, events: u32, data: u64) {
         // SAFETY: the first `len` events have been written.
@@ -66,6 +86,7 @@ impl Inner {
     pub(super) fn sweep(&mut self, out: &mut Output) {
         while let Some(&event) = self.kept.as_slice().first().filter(|_| out.room() > 0) {
             out.push(event.events, event.u64);
+            out.kept = out.len;
             self.kept.swap_remove(0);
         }
         let mut looked = 0;
@@ -75,7 +96,7 @@ impl Inner {
             }
             let Some(&slot) = self.hot.as_slice().get(self.next) else { return };
             match self.registrations.as_mut_slice().get_mut(slot as usize) {
-                Some(r) if r.converted => {
+                Some(r) if r.converted && !r.parked => {
                     if let Some(events) = due(r) {
                         out.push(events, r.data);
                     }

@@ -7,6 +7,7 @@ use libc::{
     epoll_event,
 };
 
+use super::fdinfo;
 use crate::conn::{self, Conn};
 use crate::growable::Growable;
 use crate::spin::SpinState;
@@ -63,6 +64,9 @@ pub(crate) struct Registration {
     pub(super) data: u64,
     /// The kernel's registration carries our token.
     pub(super) converted: bool,
+    /// The program has removed it, the kernel has not been told: programs that add and remove a
+    /// descriptor around each operation need no system calls.
+    pub(super) parked: bool,
     /// In the hot list.
     pub(super) hot: bool,
     /// EPOLLONESHOT has fired.
@@ -274,6 +278,7 @@ impl Inner {
             events: event.events,
             data: event.u64,
             converted: false,
+            parked: false,
             hot: false,
             spent: false,
             edge: true,
@@ -330,6 +335,9 @@ impl Inner {
         let epfd = self.epfd;
         let set = self.set();
         let Some(r) = self.registration(slot).filter(|r| !r.converted && r.connection == index + 1) else { return };
+        if r.is_one_shot() {
+            r.spent = fdinfo::one_shot_has_fired(epfd, r.fd).unwrap_or(false);
+        }
         let mut event = kernel_event(slot);
         // SAFETY: one event of ours; the kernel checks the descriptors.
         let changed = unsafe {
@@ -343,8 +351,6 @@ impl Inner {
         if changed < 0 {
             return;
         }
-        // A one-shot registration that had fired before stays silent; asking the kernel which did is not
-        // possible, so it counts as live and at worst repeats one event.
         r.converted = true;
         r.edge = true;
         conn.kernel_event.store(1, Relaxed);
@@ -359,6 +365,12 @@ impl Inner {
     pub(super) fn unconvert_all(&mut self, mut f: impl FnMut(&'static Conn, c_int)) {
         let (epfd, set) = (self.epfd, self.set());
         for r in self.registrations.as_mut_slice().iter_mut().filter(|r| r.connection != 0) {
+            if r.parked {
+                let mut event = kernel_event(0);
+                // SAFETY: as below.
+                unsafe { sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, r.fd, &mut event) };
+                continue;
+            }
             if r.converted {
                 let mut event = epoll_event { events: r.events & !(EPOLLEXCLUSIVE as u32), u64: r.data };
                 // SAFETY: one event of ours; the kernel checks the descriptors.
@@ -376,7 +388,7 @@ impl Inner {
 
     /// Puts a registration on the hot list.
     pub(super) fn heat(&mut self, slot: u32) {
-        if let Some(r) = self.registration(slot).filter(|r| r.converted) {
+        if let Some(r) = self.registration(slot).filter(|r| r.converted && !r.parked) {
             r.idle_sleeps = 0;
             if !r.hot {
                 r.hot = true;
@@ -396,6 +408,12 @@ pub(super) fn kernel_event(slot: u32) -> epoll_event {
 pub(super) const ALWAYS: u32 = (EPOLLERR | EPOLLHUP) as u32;
 
 impl Registration {
+    /// Takes over what the program wants from now on; whatever is ready then is news.
+    pub(super) fn revive(&mut self, wanted: &epoll_event) {
+        (self.events, self.data) = (wanted.events, wanted.u64);
+        (self.parked, self.spent, self.edge) = (false, false, true);
+    }
+
     pub(super) fn is_edge_triggered(&self) -> bool {
         self.events & EPOLLET as u32 != 0
     }
@@ -406,7 +424,7 @@ impl Registration {
 
     /// The events that the program wants to hear of.
     pub(super) fn wanted(&self) -> u32 {
-        if self.spent { 0 } else { self.events | ALWAYS }
+        if self.spent || self.parked { 0 } else { self.events | ALWAYS }
     }
 
     pub(super) fn connection(&self) -> Option<&'static Conn> {

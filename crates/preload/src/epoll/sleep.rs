@@ -21,7 +21,7 @@ impl Inner {
         let mut hot_word = false;
         let mut i = 0;
         while let Some(&slot) = self.hot.as_slice().get(i) {
-            let keep = match self.registration(slot).filter(|r| r.converted) {
+            let keep = match self.registration(slot).filter(|r| r.converted && !r.parked) {
                 Some(r) => arm_one(r, &mut silent, &mut hot_word),
                 None => false,
             };

@@ -10,7 +10,7 @@ use super::set::Set;
 use crate::{real, spin, stats, sys, thread};
 
 /// While rings have events, the kernel is asked at least this often, in microseconds.
-const KERNEL_EVERY_US: u64 = 1;
+const KERNEL_EVERY_US: u64 = 5;
 /// Sleep when a peer cannot ring, in nanoseconds.
 const SILENT_SLICE_NS: u64 = 5_000_000;
 /// Longest sleep while connections are upgraded, in nanoseconds: bounds the harm of a hostile peer.
@@ -52,6 +52,10 @@ impl Timeout {
         (timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }, left <= slice_ns)
     }
 
+    fn is_now(self) -> bool {
+        matches!(self, Timeout::Now)
+    }
+
     pub(crate) fn is_over(self) -> bool {
         match self {
             Timeout::Now => true,
@@ -67,6 +71,8 @@ const EVENTS_MAX: usize = 256;
 /// Every so many waits the kernel reports first, so that rings that always have something cannot keep
 /// the program from hearing of anything else.
 const KERNEL_TURN: u32 = 4;
+/// With room for fewer events than this, rings could fill every answer.
+const CROWDED: usize = 8;
 
 /// Waits as `epoll_pwait2` does, on a set with upgraded connections or one that may get some while the
 /// thread sleeps. `events` may be a bad address.
@@ -128,21 +134,21 @@ unsafe fn wait_plain(
 
 fn wait_mixed(set: &'static Set, epfd: c_int, out: &mut Output, timeout: Timeout, mask: *const sigset_t) -> isize {
     let handlers = thread::handlers_run();
+    let mut kernel_first = set.waits.fetch_add(1, Relaxed).is_multiple_of(KERNEL_TURN) && out.room() < CROWDED;
     loop {
-        let kernel_first = set.waits.fetch_add(1, Relaxed).is_multiple_of(KERNEL_TURN);
         if !kernel_first {
             set.lock().sweep(out);
         }
-        let kernel_due = spin::tsc().wrapping_sub(set.kernel_tsc.load(Relaxed)) > spin::cycles(KERNEL_EVERY_US);
-        if out.room() > 0 && (out.len == 0 || kernel_due) {
+        if kernel_first || timeout.is_now() || kernel_is_due(set) {
             let answer = ask_kernel(set, epfd, out, Timeout::Now.slice(0).0, core::ptr::null());
             if answer < 0 && out.len == 0 {
                 return answer;
             }
-        }
-        if out.len == 0 || kernel_first {
             // A kernel event for one of ours may have been all there was: it is hot now.
-            set.lock().sweep(out);
+            if out.len == 0 || kernel_first {
+                set.lock().sweep(out);
+            }
+            kernel_first = false;
         }
         report_nested(set, out);
         if out.len > 0 || timeout.is_over() {
@@ -159,6 +165,11 @@ fn wait_mixed(set: &'static Set, epfd: c_int, out: &mut Output, timeout: Timeout
             return if out.len > 0 { out.len as isize } else { answer };
         }
     }
+}
+
+/// Whether the kernel has not been asked for a while.
+fn kernel_is_due(set: &Set) -> bool {
+    spin::tsc().wrapping_sub(set.kernel_tsc.load(Relaxed)) > spin::cycles(KERNEL_EVERY_US)
 }
 
 fn report_nested(set: &'static Set, out: &mut Output) {
@@ -195,9 +206,14 @@ fn spin_for_events(set: &'static Set) -> bool {
             .and_then(|end| end.peer_sending_cpu())
             .map_or(0, |cpu| cpu + 1)
     };
-    let hit = spin::spin(&set.spin, peer_cpu, || set.lock().has_due(0));
+    let hit = spin::spin(&set.spin, peer_cpu, || set.lock().has_due(0) || kernel_is_overdue(set));
     stats::count(|c| if hit { &c.spin_hits } else { &c.spin_misses });
     hit
+}
+
+/// While polling the rings, the kernel gets a look now and then.
+fn kernel_is_overdue(set: &Set) -> bool {
+    spin::tsc().wrapping_sub(set.kernel_tsc.load(Relaxed)) > spin::cycles(4 * KERNEL_EVERY_US)
 }
 
 /// Arms, looks once more, sleeps in the kernel, disarms.
@@ -225,7 +241,8 @@ fn ask_kernel(set: &'static Set, epfd: c_int, out: &mut Output, timeout: timespe
     if answer > 0 {
         // SAFETY: the kernel wrote `answer` events.
         let got = unsafe { core::slice::from_raw_parts_mut(at, answer as usize) };
-        out.len += set.lock().translate(got);
+        let kept = set.lock().translate(got);
+        out.accept(kept);
     }
     answer
 }

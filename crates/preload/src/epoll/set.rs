@@ -339,6 +339,10 @@ impl Inner {
             r.spent = fdinfo::one_shot_has_fired(epfd, r.fd).unwrap_or(false);
         }
         let mut event = kernel_event(slot);
+        // Before the first token can be reported: threads asleep in the kernel must know that it is one.
+        if let Some(set) = set {
+            set.ours.fetch_add(1, SeqCst);
+        }
         // SAFETY: one event of ours; the kernel checks the descriptors.
         let changed = unsafe {
             if r.events & EPOLLEXCLUSIVE as u32 != 0 {
@@ -349,14 +353,14 @@ impl Inner {
             }
         };
         if changed < 0 {
+            if let Some(set) = set {
+                set.ours.fetch_sub(1, Relaxed);
+            }
             return;
         }
         r.converted = true;
         r.edge = true;
         conn.kernel_event.store(1, Relaxed);
-        if let Some(set) = set {
-            set.ours.fetch_add(1, Relaxed);
-        }
         self.heat(slot);
     }
 

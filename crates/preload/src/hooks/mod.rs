@@ -5,3 +5,4 @@ pub(crate) mod io;
 mod poll;
 pub(crate) mod signal;
 mod socket;
+mod transfer;

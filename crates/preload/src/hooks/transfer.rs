@@ -57,8 +57,7 @@ export!(sendfile, sendfile64 = fn(to: c_int, from: c_int, at: *mut off_t, n: siz
     sending(to, into_pipe, |index, c| transfer::send_file(index, c, to, from, at, n))
 });
 
-const SPLICE_FLAGS: c_uint =
-    libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
+const SPLICE_FLAGS: c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | libc::SPLICE_F_MORE | libc::SPLICE_F_GIFT;
 
 export!(splice = fn(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, n: size_t, flags: c_uint) -> ssize_t {
     // SAFETY: the program's own call.

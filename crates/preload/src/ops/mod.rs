@@ -5,3 +5,4 @@ pub(crate) mod message;
 pub(crate) mod option;
 pub(crate) mod poll;
 pub(crate) mod select;
+pub(crate) mod transfer;

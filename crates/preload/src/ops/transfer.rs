@@ -205,7 +205,11 @@ fn wait_for(pipe: c_int, events: i16, nonblocking: bool) -> Result<(), Outcome> 
         // SAFETY: one pollfd of ours; libc's poll is a cancellation point, and nothing here needs dropping.
         let answer = unsafe { real::poll()(&mut p, 1, if nonblocking { 0 } else { -1 }) };
         if answer > 0 {
-            return if p.revents & events != 0 && p.revents & libc::POLLERR == 0 { Ok(()) } else { Err(Outcome::Kernel) };
+            return if p.revents & events != 0 && p.revents & libc::POLLERR == 0 {
+                Ok(())
+            } else {
+                Err(Outcome::Kernel)
+            };
         }
         if answer == 0 {
             return Err(Outcome::Done(-(libc::EAGAIN as isize)));

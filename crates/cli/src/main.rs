@@ -9,9 +9,11 @@
 //! | `capture` | packets made from ring bytes, written as pcapng |
 //! | `live` | rates from two looks, and the live view |
 //! | `monitor` | where the monitor listens, and questions to it |
+//! | `bench` | measurements, side by side with the kernel |
 //! | `output` | tables, units, colour; quiet on a broken pipe |
 #![forbid(unsafe_code)]
 
+mod bench;
 mod capture;
 mod cmd;
 mod diagnosis;

@@ -1,5 +1,7 @@
 //! Everything that two address spaces share.
 
+#[cfg(not(loom))]
+pub mod limits;
 pub mod region;
 pub mod ring;
 #[cfg(not(loom))]

@@ -1,5 +1,6 @@
 //! The sub-commands, one file each.
 
+mod bench;
 mod completions;
 mod config;
 mod daemon;
@@ -47,6 +48,9 @@ enum Command {
     Status(status::Arguments),
     Doctor(doctor::Arguments),
     Pcap(pcap::Arguments),
+    Bench(bench::Arguments),
+    #[command(hide = true)]
+    BenchWorker(bench::WorkerArguments),
     Daemon(daemon::Arguments),
     Config(config::Arguments),
     Env(env::Arguments),
@@ -62,6 +66,8 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(arguments) => status::main(arguments),
         Command::Doctor(arguments) => doctor::main(arguments),
         Command::Pcap(arguments) => pcap::main(arguments),
+        Command::Bench(arguments) => bench::main(arguments),
+        Command::BenchWorker(arguments) => bench::worker(arguments),
         Command::Daemon(arguments) => daemon::main(arguments),
         Command::Config(arguments) => config::main(arguments),
         Command::Env(arguments) => env::main(arguments),

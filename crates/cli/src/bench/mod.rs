@@ -1,0 +1,155 @@
+//! `ringway bench sockets`: the same workloads over the kernel's TCP, Unix sockets, Ringway in each
+//! profile and the shared memory itself, interleaved in one run.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `case`, `path` | what is measured, and over what |
+//! | `worker` | the programs that are measured: ordinary users of sockets |
+//! | `bed`, `process` | private monitor, starting and ending programs, proof of what was upgraded |
+//! | `pairs`, `programs`, `outputs` | one measurement with our workers, or with Redis and the like |
+//! | `memory`, `machine` | what connections weigh; the machine and its load |
+//! | `report`, `targets` | medians, ratios by round, promises kept |
+//! | `table`, `page` | for the terminal, for the browser |
+
+mod bed;
+mod case;
+mod machine;
+mod memory;
+mod outputs;
+mod page;
+mod pairs;
+mod path;
+mod process;
+mod programs;
+mod report;
+mod table;
+mod targets;
+pub(crate) mod worker;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use bed::Bed;
+pub(crate) use case::Case;
+use case::Kind;
+use machine::{Load, Machine};
+use path::Path;
+pub(crate) use report::Report;
+use report::{CaseResult, Rounds};
+pub(crate) use {page::page, table::comparison, table::table};
+
+/// Descriptors that a worker needs beside its connections.
+const DESCRIPTORS_SPARE: u64 = 64;
+
+/// How to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: u32,
+    pub(crate) duration: Duration,
+    /// Keep the two ends on CPUs of their own.
+    pub(crate) pinned: bool,
+}
+
+/// The cases with these names (or names that begin like this); all for none.
+pub(crate) fn select(names: &[String]) -> Result<Vec<Case>> {
+    let all = Case::all();
+    for name in names {
+        if !all.iter().any(|case| case.name.starts_with(name.as_str())) {
+            let known: Vec<_> = all.iter().map(|case| case.name.as_str()).collect();
+            bail!("no case is called {name:?}; there are {}", known.join(", "));
+        }
+    }
+    let wanted = |case: &Case| names.is_empty() || names.iter().any(|name| case.name.starts_with(name.as_str()));
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// The cases that promises are made about.
+pub(crate) fn promised() -> Vec<String> {
+    targets::cases().map(str::to_owned).collect()
+}
+
+/// Runs `cases`; `progress` hears what is going on.
+pub(crate) fn run(cases: &[Case], plan: Plan, mut progress: impl FnMut(&str)) -> Result<Report> {
+    let descriptors = raise_descriptor_limit();
+    let cpus = if plan.pinned { machine::two_cpus() } else { None };
+    let bed = Bed::new(cpus)?;
+    let load_before = Load::now();
+    let mut results = Vec::new();
+    for case in cases {
+        results.push(match obstacle(case, descriptors) {
+            Some(why) => CaseResult::skipped(case, why),
+            None => measure(&bed, case, plan, &mut progress),
+        });
+    }
+    Ok(Report {
+        schema: report::SCHEMA,
+        machine: Machine::this(),
+        rounds: plan.rounds,
+        duration_s: plan.duration.as_secs_f64(),
+        cpus,
+        load_before,
+        load_after: Load::now(),
+        targets: targets::judge(&results),
+        cases: results,
+    })
+}
+
+/// All rounds of a case. The paths take turns, each round begins with another one.
+fn measure(bed: &Bed, case: &Case, plan: Plan, progress: &mut impl FnMut(&str)) -> CaseResult {
+    let mut all: Vec<(Path, Rounds)> = case.paths().into_iter().map(|path| (path, Vec::new())).collect();
+    for round in 0..plan.rounds as usize {
+        for turn in 0..all.len() {
+            let at = (round + turn) % all.len();
+            let (path, rounds) = &mut all[at];
+            progress(&format!("{}: round {} of {}, {}", case.name, round + 1, plan.rounds, path.name()));
+            let sample = match case.kind {
+                Kind::Redis { .. } | Kind::Memcached { .. } | Kind::Nginx { .. } | Kind::Haproxy { .. } => {
+                    programs::measure(bed, case.kind, *path, plan.duration)
+                }
+                _ => pairs::measure(bed, case.kind, *path, plan.duration),
+            };
+            rounds.push(sample.map_err(|e| format!("{e:#}")));
+        }
+    }
+    CaseResult::new(case, &all)
+}
+
+/// Why a case cannot be run here.
+fn obstacle(case: &Case, descriptors: u64) -> Option<String> {
+    if let Some(program) = case.programs_needed().iter().find(|name| bed::find_program(name).is_none()) {
+        return Some(format!("program {program} is missing"));
+    }
+    match case.kind {
+        Kind::Connections(n) if n as u64 + DESCRIPTORS_SPARE > descriptors => {
+            Some(format!("the limit of descriptors is {descriptors}; raise it with `ulimit -Hn`"))
+        }
+        _ => None,
+    }
+}
+
+/// Raises the limit of descriptors, for the workers to inherit, as far as it goes; says how far.
+fn raise_descriptor_limit() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If refused, the old limit counts.
+    let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_selected_by_the_beginning_of_their_names() {
+        let names = |wanted: &[&str]| {
+            let wanted: Vec<_> = wanted.iter().map(|w| w.to_string()).collect();
+            select(&wanted).map(|cases| cases.into_iter().map(|c| c.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["stream", "short"]).unwrap(), ["stream-64k", "short"]);
+        assert_eq!(names(&[]).unwrap().len(), Case::all().len());
+        assert!(names(&["strm"]).unwrap_err().to_string().contains("stream-64k"));
+    }
+}

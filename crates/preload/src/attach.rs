@@ -58,6 +58,10 @@ fn install(index: u32, c: &'static Conn, message: &Message, ring: Region, page: 
     if kernel::cookie(fd) != Some(c.cookie.load(Relaxed)) {
         return;
     }
+    if !epoll::is_convertible(index, c) {
+        keep_on_tcp(c, fd, Reason::Shared);
+        return;
+    }
     let end_page = page.base().as_ptr().cast::<EndPage>();
     // SAFETY: mapped above; all fields are atomic.
     if !initialise(unsafe { &*end_page }, c, fd, message) {

@@ -63,7 +63,7 @@ pub(crate) fn is_due(conn: &Conn, end: &End) -> bool {
 #[cold]
 pub(crate) fn drain(conn: &Conn, end: &End, fd: c_int) {
     let critical = thread::enter();
-    if let Some(_held) = tx::lock(&end.page.rx.lock, tx::is_shared(end), &critical) {
+    if let Some(_held) = tx::lock_rx(end, &critical) {
         drain_locked(conn, end, fd);
     }
 }

@@ -17,11 +17,10 @@ use crate::spin::SpinState;
 use crate::spinlock::SpinLock;
 use crate::sys;
 
+/// A process watches at most CHUNK * CHUNKS connections at a time (131,072); more stay on TCP.
 const CHUNK: usize = 512;
 const CHUNKS: usize = 256;
 
-/// Connections that one process can watch at a time; more stay on TCP.
-pub(crate) const CONNECTIONS_MAX: usize = CHUNK * CHUNKS;
 
 /// How long to wait for other threads to leave their critical sections, in microseconds.
 const GRACE_US: u64 = 100_000;
@@ -60,7 +59,7 @@ pub(crate) struct Conn {
     /// Calls and bytes on TCP so far: what earns an upgrade.
     pub(crate) calls: AtomicU32,
     pub(crate) bytes: AtomicU64,
-    /// 0 not offered, 1 offered, 2 refused for now.
+    /// 0 not offered, 1 offered, 2 refused.
     pub(crate) offered: AtomicU32,
     /// Distinguishes successive connections in the same object.
     generation: AtomicU32,
@@ -269,10 +268,6 @@ impl Conn {
     /// A descriptor is about to go. True if it is this process's last one.
     pub(crate) fn drop_descriptor(&self) -> bool {
         self.descriptors.fetch_sub(1, AcqRel) == 1
-    }
-
-    pub(crate) fn descriptors(&self) -> u32 {
-        self.descriptors.load(Relaxed)
     }
 
     /// Gives back a reference (a descriptor's, after `drop_descriptor`, or a pin).

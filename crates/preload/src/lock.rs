@@ -46,6 +46,7 @@ enum Kind {
 }
 
 impl RobustLock {
+    #[cfg(test)]
     pub(crate) const fn new() -> RobustLock {
         RobustLock { word: AtomicU32::new(0) }
     }
@@ -58,6 +59,7 @@ impl RobustLock {
     }
 
     /// Takes the lock if nobody holds it.
+    #[cfg(test)]
     pub(crate) fn try_lock<'a>(&'a self, critical: &'a Critical) -> Option<Held<'a>> {
         let pending = self.announce(critical);
         let owner_died = self.take(critical, 0);

@@ -98,7 +98,7 @@ fn events_with_kernel(conn: &Conn, end: &End, fd: c_int) -> i16 {
 /// Moves the receiving side as far along its switch as it can go without taking data.
 fn settle(conn: &Conn, end: &End, fd: c_int) {
     let critical = thread::enter();
-    let Some(_held) = tx::lock(&end.page.rx.lock, tx::is_shared(end), &critical) else { return };
+    let Some(_held) = tx::lock_rx(end, &critical) else { return };
     if let Ok(ringway_channel::RxSource::Doorbells { discard_bytes }) = end.rx_source(|| kernel::unread(fd)) {
         let n = kernel::discard(fd, discard_bytes.min(1 << 20) as usize);
         end.tcp_consumed(n as u64);

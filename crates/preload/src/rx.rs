@@ -11,7 +11,7 @@ use ringway_mem::ring::{Spans, Violation};
 use crate::conn::Conn;
 use crate::iov::{Cursor, Sink};
 use crate::thread::Critical;
-use crate::tx::{Outcome, is_shared, lock};
+use crate::tx::{Outcome, lock_rx};
 use crate::wait::{self, Waiter, Wake};
 use crate::{bell, kernel, reset, spin, stats, sys, thread};
 
@@ -104,7 +104,7 @@ fn receive_available(
     before: usize,
     critical: &Critical,
 ) -> (usize, Step) {
-    let Some(_held) = lock(&end.page.rx.lock, is_shared(end), critical) else { return (0, Step::Empty) };
+    let Some(_held) = lock_rx(end, critical) else { return (0, Step::Empty) };
     if request.peek {
         return peek(conn, end, fd, *cursor, request);
     }
@@ -384,7 +384,7 @@ fn receive_rest(
 pub(crate) fn declare_ready(conn: &Conn, fd: c_int) -> bool {
     let critical = thread::enter();
     let Some(end) = conn.end() else { return false };
-    let Some(_held) = lock(&end.page.rx.lock, is_shared(&end), &critical) else { return false };
+    let Some(_held) = lock_rx(&end, &critical) else { return false };
     if end.page.rx.ready.load(Relaxed) != 0 {
         return true;
     }

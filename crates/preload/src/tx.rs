@@ -39,12 +39,28 @@ enum Step {
     Error(c_int),
 }
 
-/// The lock of one direction of an end, for as long as the guard lives.
-pub(crate) fn lock<'a>(
-    word: &'a core::sync::atomic::AtomicU32,
-    shared: bool,
-    critical: &'a Critical,
-) -> Option<Held<'a>> {
+/// Takes the send lock of an end. A sibling that died holding it may have left half a publish behind,
+/// which is completed.
+#[inline]
+pub(crate) fn lock_tx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<'a>> {
+    let held = lock(&end.page.tx.lock, is_shared(end), critical)?;
+    if held.owner_died() {
+        end.producer().repair();
+    }
+    Some(held)
+}
+
+/// Takes the receive lock of an end; as [`lock_tx`].
+#[inline]
+pub(crate) fn lock_rx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<'a>> {
+    let held = lock(&end.page.rx.lock, is_shared(end), critical)?;
+    if held.owner_died() {
+        end.consumer().repair();
+    }
+    Some(held)
+}
+
+fn lock<'a>(word: &'a core::sync::atomic::AtomicU32, shared: bool, critical: &'a Critical) -> Option<Held<'a>> {
     // SAFETY: RobustLock is a transparent wrapper around the same atomic.
     let lock = unsafe { &*core::ptr::from_ref(word).cast::<RobustLock>() };
     if !shared
@@ -102,7 +118,7 @@ fn send_available(
     flags: c_int,
     critical: &Critical,
 ) -> (usize, Step) {
-    let Some(_held) = lock(&end.page.tx.lock, is_shared(end), critical) else { return (0, Step::Full) };
+    let Some(_held) = lock_tx(end, critical) else { return (0, Step::Full) };
     let mut done = 0;
     loop {
         match step(conn, end, fd, cursor, want - done, flags) {
@@ -308,7 +324,7 @@ pub(crate) fn demote(conn: &Conn, fd: c_int, reason: ringway_channel::Reason) {
     if because.compare_exchange(0, reason as u32, Relaxed, Relaxed).is_ok() {
         stats::refused(reason);
     }
-    if let Some(_held) = lock(&end.page.tx.lock, is_shared(&end), &critical) {
+    if let Some(_held) = lock_tx(&end, &critical) {
         demote_locked(&end, fd);
     }
     end.ask_for_tcp(reason);

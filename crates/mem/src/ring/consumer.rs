@@ -132,6 +132,12 @@ impl<'a> Consumer<'a> {
         Ok((published, tail))
     }
 
+    /// Completes what a process that died in the middle of `consume` or `spans` has begun.
+    pub fn repair(&self) {
+        self.line.adopted.store(self.own.epoch.load(Relaxed), Release);
+        self.line.head.store(self.head(), Release);
+    }
+
     /// Gives the next `len` bytes back to the producer; `len` is at most what `spans` returned.
     #[inline]
     pub fn consume(&self, len: usize, cpu: u32) {

@@ -164,6 +164,15 @@ impl<'a> Producer<'a> {
         if idle { class_max } else { (epoch.class() + 1).min(STREAM_CLASS).max(fits).min(class_max) }
     }
 
+    /// Completes what a process that died in the middle of `publish` or `make_room` has begun: its own
+    /// copies are changed first, so they are what must be shown.
+    pub fn repair(&self) {
+        if self.line.epoch.load(Relaxed) != self.own.epoch.load(Relaxed) {
+            self.line.epoch.store(self.own.epoch.load(Relaxed), Release);
+        }
+        self.line.tail.store(self.tail(), Release);
+    }
+
     fn begin_epoch(&self, start: u64, class: usize) {
         let epoch = Epoch::new(start, class);
         self.line.previous_epoch.store(self.epoch().0, Relaxed);

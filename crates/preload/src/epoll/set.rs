@@ -22,34 +22,30 @@ const PER_CONNECTION: usize = 4;
 const TOKEN: u64 = 0x9d3f_52c1_0000_0000;
 const TOKEN_MASK: u64 = 0xffff_ffff_0000_0000;
 
-/// The places of a connection's registrations: (set, slot in the set).
+/// The places of a connection's registrations: set plus one in the high half, slot in the low; 0 = free.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Registrations {
-    places: [Option<(u32, u32)>; PER_CONNECTION],
+    places: [u64; PER_CONNECTION],
 }
 
 impl Registrations {
-    pub(crate) const fn new() -> Self {
-        Registrations { places: [None; PER_CONNECTION] }
+    /// The places as (set, slot).
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.places.iter().filter(|&&p| p != 0).map(|&p| ((p >> 32) as u32 - 1, p as u32))
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.places.iter().flatten().copied()
+    fn pack((set, slot): (u32, u32)) -> u64 {
+        (set as u64 + 1) << 32 | slot as u64
     }
 
     fn add(&mut self, place: (u32, u32)) -> bool {
-        match self.places.iter_mut().find(|p| p.is_none()) {
-            Some(free) => {
-                *free = Some(place);
-                true
-            }
-            None => false,
-        }
+        let free = self.places.iter_mut().find(|p| **p == 0);
+        free.map(|p| *p = Self::pack(place)).is_some()
     }
 
     fn drop_place(&mut self, place: (u32, u32)) {
-        if let Some(p) = self.places.iter_mut().find(|p| **p == Some(place)) {
-            *p = None;
+        if let Some(p) = self.places.iter_mut().find(|p| **p == Self::pack(place)) {
+            *p = 0;
         }
     }
 }

@@ -10,7 +10,7 @@ use ringway_channel::{End, Path};
 
 use crate::conn::{self, Conn, State};
 use crate::table::{self, Entry};
-use crate::{bell, epoll, kernel, monitor, real, stats, sys, thread, tx, upgrade, wait};
+use crate::{bell, epoll, monitor, real, stats, sys, thread, tx, upgrade, wait};
 
 /// Whether an entry may be edited by the caller: a child of `vfork` shares the table but not the
 /// descriptors.
@@ -167,7 +167,7 @@ fn shutdown_ring(end: &End, fd: c_int, how: c_int, original: impl FnOnce() -> c_
     let answer = {
         let critical = thread::enter();
         // No byte may be published after the FIN.
-        let _held = tx::lock(&end.page.tx.lock, tx::is_shared(end), &critical);
+        let _held = tx::lock_tx(end, &critical);
         if bits & SHUT_TX != 0 {
             end.announce_closing(CLOSING_SENDING);
         }

@@ -142,7 +142,7 @@ pub(crate) fn wants_signals(fd: c_int) {
 pub(crate) fn unread(fd: c_int) -> Option<c_int> {
     with_end(fd, |end| {
         let critical = thread::enter();
-        let _held = tx::lock(&end.page.rx.lock, tx::is_shared(end), &critical);
+        let _held = tx::lock_rx(end, &critical);
         let unread = kernel::unread(fd);
         let in_tcp = match end.rx_source(|| unread).ok()? {
             ringway_channel::RxSource::Tcp { limit_bytes } => unread.min(limit_bytes),

@@ -121,20 +121,23 @@ impl<'a> Consumer<'a> {
     /// one, which ends where the published one starts.
     #[cold]
     fn adopt(&self, published: Epoch, old: Epoch, head: u64, tail: u64) -> Result<(Epoch, u64), Violation> {
-        if published.start() > head {
-            return Ok((old, tail.min(published.start())));
+        let (next, end) = if published.start() <= head {
+            (published, tail)
+        } else {
+            // Stored before the published one, so it is the one that came before it.
+            let previous = Epoch(self.peer.previous_epoch.load(Acquire));
+            let began = previous.start() <= head && previous.start() >= old.start();
+            (if began { previous } else { old }, tail.min(published.start()))
+        };
+        if next.start() < old.start() {
+            return Err(Violation::Epoch { start: next.start(), head });
         }
-        if published.start() < old.start() {
-            return Err(Violation::Epoch { start: published.start(), head });
-        }
-        self.own.epoch.store(published.0, Relaxed);
-        self.line.adopted.store(published.0, Release);
-        Ok((published, tail))
+        self.own.epoch.store(next.0, Relaxed);
+        Ok((next, end))
     }
 
     /// Completes what a process that died in the middle of `consume` or `spans` has begun.
     pub fn repair(&self) {
-        self.line.adopted.store(self.own.epoch.load(Relaxed), Release);
         self.line.head.store(self.head(), Release);
     }
 

@@ -13,9 +13,8 @@
 //! [`Violation`], never an access outside the area.
 //!
 //! **Epochs.** The capacity is not fixed: the producer publishes "from offset G on, byte `o` lies at
-//! `(o - G) & (capacity - 1)` in the area of class c". It may do so again only when the consumer says
-//! that it has adopted the current epoch (all earlier bytes consumed) or when the ring is empty, so
-//! the consumer never has to know more than two epochs. Growing moves on to a larger area without
+//! `(o - G) & (capacity - 1)` in the area of class c". It may do so again only when everything from
+//! before the current epoch is consumed. So two epochs matter at a time, and the producer publishes both. Growing moves on to a larger area without
 //! copying; starting over at the area's first byte whenever the ring is empty keeps a quiet
 //! connection inside one page.
 //!
@@ -54,8 +53,6 @@ pub struct ProducerLine {
 pub struct ConsumerLine {
     /// Stream offset after the last consumed byte; only grows.
     pub head: AtomicU64,
-    /// The [`Epoch`] that the receiver reads in: it knows the current one at most.
-    pub adopted: AtomicU64,
     /// CPU that the receiver ran on when it last consumed, plus one; 0 = unknown.
     pub cpu: AtomicU32,
 }

@@ -88,7 +88,7 @@ impl<'a> Producer<'a> {
     /// Whether a send would find room, counting room that growing would make.
     pub fn is_writable(&self, class_max: usize) -> Result<bool, Violation> {
         let (epoch, head) = (self.epoch(), self.refresh()?);
-        let can_grow = epoch.class() < class_max && self.peer.adopted.load(Relaxed) == epoch.0;
+        let can_grow = epoch.class() < class_max && head >= epoch.start();
         Ok(can_grow || self.free_with(head) >= epoch.capacity() / 4)
     }
 
@@ -131,7 +131,7 @@ impl<'a> Producer<'a> {
         let (epoch, tail, head) = (self.epoch(), self.tail(), self.refresh()?);
         if head != tail {
             self.own.quiet.store(0, Relaxed);
-            let may_change = self.peer.adopted.load(Acquire) == epoch.0;
+            let may_change = head >= epoch.start();
             let class = self.next_class(epoch, head, len, class_max);
             if self.free_with(head) >= len as u64 || class <= epoch.class() || !may_change {
                 return Ok(Resized::No);
@@ -167,7 +167,9 @@ impl<'a> Producer<'a> {
     /// Completes what a process that died in the middle of `publish` or `make_room` has begun: its own
     /// copies are changed first, so they are what must be shown.
     pub fn repair(&self) {
-        if self.line.epoch.load(Relaxed) != self.own.epoch.load(Relaxed) {
+        let shown = self.line.epoch.load(Relaxed);
+        if shown != self.own.epoch.load(Relaxed) {
+            self.line.previous_epoch.store(shown, Relaxed);
             self.line.epoch.store(self.own.epoch.load(Relaxed), Release);
         }
         self.line.tail.store(self.tail(), Release);

@@ -19,7 +19,7 @@ impl Model {
     fn new() -> Box<Model> {
         Box::new(Model {
             producer_line: ProducerLine { tail: 0.into(), epoch: 0.into(), cpu: 0.into(), previous_epoch: 0.into() },
-            consumer_line: ConsumerLine { head: 0.into(), adopted: 0.into(), cpu: 0.into() },
+            consumer_line: ConsumerLine { head: 0.into(), cpu: 0.into() },
             producer: ProducerState::default(),
             consumer: ConsumerState::default(),
             areas: CLASS_BYTES.map(|n| vec![0; n]),

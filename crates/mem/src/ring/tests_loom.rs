@@ -34,7 +34,7 @@ fn a_byte_is_seen_only_after_it_was_written() {
                 cpu: 0u32.into(),
                 previous_epoch: 0u64.into(),
             },
-            consumer_line: ConsumerLine { head: 0u64.into(), adopted: 0u64.into(), cpu: 0u32.into() },
+            consumer_line: ConsumerLine { head: 0u64.into(), cpu: 0u32.into() },
             areas: std::array::from_fn(|_| std::array::from_fn(|_| UnsafeCell::new(0))),
         });
         let theirs = shared.clone();

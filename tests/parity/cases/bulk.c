@@ -97,6 +97,14 @@ TEST(irregular_sizes, "messages of irregular sizes", 0) {
     }
 }
 
+/* Programs that write much before anybody reads, in one thread even, rely on the room that Linux gives:
+ * with its usual settings about 2.5 MB and more. */
+TEST(room_without_a_reader, "what fits before anybody reads", 0) {
+    uint64_t n = flood(c);
+    CHECK(n >= 1 << 20);
+    peer_recv(c, n);
+}
+
 TEST(slow_reader, "a reader much slower than the writer", 0) {
     peer_post(c, OP_SEND, 4 << 20, 0);
     for (int i = 0; i < 64; i++) {

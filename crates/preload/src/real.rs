@@ -192,7 +192,11 @@ originals! {
     fdopen(fd: c_int, mode: *const c_char) -> *mut FILE = libc (ptr::null_mut());
     fopencookie(cookie: *mut c_void, mode: *const c_char, functions: CookieFunctions) -> *mut FILE = libc (ptr::null_mut());
 
+    vdprintf(fd: c_int, format: *const c_char, list: *mut c_void) -> c_int = libc (-1);
+    __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, list: *mut c_void) -> c_int = libc (-1);
+
     fork() -> pid_t = libc (-1);
+    _Fork() -> pid_t = libc (-1);
     // Its child returns on the caller's frame: only ever jump to it, never call it from Rust.
     vfork() -> pid_t = libc (-1);
     clone(main: Option<CloneMain>, stack: *mut c_void, flags: c_int, arg: *mut c_void, parent_tid: *mut pid_t, tls: *mut c_void, child_tid: *mut pid_t) -> c_int = libc (-1);
@@ -204,6 +208,8 @@ originals! {
     execvp(file: *const c_char, argv: *const *const c_char) -> c_int = libc (-1);
     execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int = libc (-1);
     fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int = libc (-1);
+    unshare(flags: c_int) -> c_int = raw (libc::SYS_unshare, flags);
+    pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int = raw (libc::SYS_pidfd_getfd, pidfd, fd, flags);
     _exit(status: c_int) -> c_int = raw (libc::SYS_exit_group, status);
     syscall(number: c_long, a0: usize, a1: usize, a2: usize, a3: usize, a4: usize, a5: usize) -> c_long = raw (number, a0, a1, a2, a3, a4, a5);
 

@@ -9,6 +9,7 @@ use ringway_channel::wait::BELL_FUTEX;
 use ringway_channel::{End, Path};
 
 use crate::conn::{self, Conn, State};
+use crate::ops::stdio;
 use crate::table::{self, Entry};
 use crate::{bell, epoll, monitor, real, stats, sys, thread, tx, upgrade, wait};
 
@@ -206,6 +207,7 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
         _ => {}
     }
     upgrade::release(table::replace(new, entry));
+    stdio::settled(new);
 }
 
 /// `dup2` and `dup3`: what sat at `new` is closed by the kernel in the same step.

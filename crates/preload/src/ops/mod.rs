@@ -5,4 +5,5 @@ pub(crate) mod message;
 pub(crate) mod option;
 pub(crate) mod poll;
 pub(crate) mod select;
+pub(crate) mod stdio;
 pub(crate) mod transfer;

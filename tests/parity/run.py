@@ -14,6 +14,7 @@ process group that is killed when its time is over. The last line is `N passed, 
 import argparse
 import collections
 import concurrent.futures
+import fnmatch
 import contextlib
 import json
 import os
@@ -29,6 +30,7 @@ from pathlib import Path
 import build
 import netns
 
+KNOWN = Path(__file__).resolve().parent / "known.txt"
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 MODES = ("native", "both", "server", "client", "dead")
@@ -221,6 +223,37 @@ def collect(options, setting):
             yield result
 
 
+def second_try(options, setting, results):
+    """Runs what failed once more, alone: a machine that is busy with something else is no difference
+    between kernel and Ringway. What passes then is named, so that it cannot hide."""
+    tests = {test["name"]: test for test in build.list_tests(setting.binary, HERE)}
+    settled = []
+    for result in results:
+        if result.outcome == "failed":
+            test = tests[result.test]
+            variant = next(v for v in variants(test, options.mode, setting.namespaces.host_address) if v.label == result.variant)
+            again = run_test(setting, test, variant)
+            print(f"again    {again.test} {again.variant}: {again.outcome} at the second try  {again.detail}", flush=True)
+            result = again
+        settled.append(result)
+    return settled
+
+
+def set_known_aside(options, results):
+    """Failures that known.txt lists count as skipped, each by name and with its reason."""
+    lines = [line.split(None, 3) for line in KNOWN.read_text().splitlines() if line and not line.startswith("#")]
+    known = [(test, variant, reason) for mode, test, variant, reason in lines if mode in (options.mode, "*")]
+    settled = []
+    for result in results:
+        reason = next((r for test, variant, r in known
+                       if result.test == test and fnmatch.fnmatch(result.variant, variant)), None)
+        if reason and result.outcome == "failed":
+            print(f"known    {result.test} {result.variant}  {reason}", flush=True)
+            result = result._replace(outcome="skipped", detail=f"known: {reason}")
+        settled.append(result)
+    return settled
+
+
 def report(options, results):
     groups = collections.defaultdict(collections.Counter)
     for result in results:
@@ -259,7 +292,7 @@ def parse():
     parser.add_argument("--library", type=Path, default=ROOT / "target/release/libringway.so")
     parser.add_argument("--profile", default="balanced")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--timeout", type=float, default=60, help="seconds for each test")
+    parser.add_argument("--timeout", type=float, default=20, help="seconds for each test")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="moves the point at which the mid variants switch")
     parser.add_argument("--json", type=Path, help="write the results here")
@@ -279,7 +312,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="parity-") as directory, monitor(options, directory):
         setting = Setting(options, binary, directory)
         with setting.namespaces:
-            results = list(collect(options, setting))
+            results = second_try(options, setting, list(collect(options, setting)))
+            results = set_known_aside(options, results)
             return report(options, results + check_pairs(options, directory, results))
 
 

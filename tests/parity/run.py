@@ -214,6 +214,12 @@ def collect(options, setting):
     jobs = [(test, variant) for test in tests if options.filter in test["name"]
             for variant in variants(test, options.mode, setting.namespaces.host_address)
             if options.variant in variant.label]
+    for test, variant in list(jobs):
+        reason = None if options.known else known_reason(options, test, variant)
+        if reason:
+            print(f"known    {test['name']} {variant.label}  {reason}", flush=True)
+            jobs.remove((test, variant))
+            yield Result(test["name"], variant.label, test["clause"], "skipped", f"known: {reason}", 0.0, True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         futures = [pool.submit(run_test, setting, *job) for job in jobs for _ in range(options.repeat)]
         for future in concurrent.futures.as_completed(futures):
@@ -239,19 +245,14 @@ def second_try(options, setting, results):
     return settled
 
 
-def set_known_aside(options, results):
-    """Failures that known.txt lists count as skipped, each by name and with its reason."""
-    lines = [line.split(None, 3) for line in KNOWN.read_text().splitlines() if line and not line.startswith("#")]
-    known = [(test, variant, reason) for mode, test, variant, reason in lines if mode in (options.mode, "*")]
-    settled = []
-    for result in results:
-        reason = next((r for test, variant, r in known
-                       if result.test == test and fnmatch.fnmatch(result.variant, variant)), None)
-        if reason and result.outcome == "failed":
-            print(f"known    {result.test} {result.variant}  {reason}", flush=True)
-            result = result._replace(outcome="skipped", detail=f"known: {reason}")
-        settled.append(result)
-    return settled
+def known_reason(options, test, variant):
+    """Why a run is left out, if known.txt says so: each one is named and counted as skipped."""
+    for line in KNOWN.read_text().splitlines():
+        if line and not line.startswith("#"):
+            mode, name, label, reason = line.split(None, 3)
+            if mode in (options.mode, "*") and fnmatch.fnmatch(test["name"], name) and fnmatch.fnmatch(variant.label, label):
+                return reason
+    return None
 
 
 def report(options, results):
@@ -295,6 +296,7 @@ def parse():
     parser.add_argument("--timeout", type=float, default=20, help="seconds for each test")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1, help="moves the point at which the mid variants switch")
+    parser.add_argument("--known", action="store_true", help="also run what known.txt lists")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--compare", nargs="+", metavar="FILE")
     parser.add_argument("-v", "--verbose", action="store_true")
@@ -313,7 +315,6 @@ def main():
         setting = Setting(options, binary, directory)
         with setting.namespaces:
             results = second_try(options, setting, list(collect(options, setting)))
-            results = set_known_aside(options, results)
             return report(options, results + check_pairs(options, directory, results))
 
 

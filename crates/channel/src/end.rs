@@ -50,12 +50,18 @@ pub const CLOSING_SENDING: u32 = 1;
 /// The end has closed, with everything that it was sent consumed.
 pub const CLOSING_ALL: u32 = 2;
 
+/// [`EndPage::shared`]: processes of one fork family hold the end, and know how many they are.
+pub const SHARED_FAMILY: u32 = 1;
+/// [`EndPage::shared`]: somebody outside the family may hold it as well.
+pub const SHARED_BEYOND: u32 = 2;
+
 /// See the module's drawing. All zero is the state before the first attach.
 #[repr(C)]
 pub struct EndPage {
     /// 0 until the first process has filled in the rest, then 2.
     pub initialised: AtomicU32,
-    /// 1 once more than one process may hold this end: locks need atomic operations from then on.
+    /// Not 0 once more than one process may hold this end: locks need atomic operations from then on.
+    /// [`SHARED_FAMILY`] or [`SHARED_BEYOND`]; only grows.
     pub shared: AtomicU32,
     pub role: AtomicU32,
     _pad: AtomicU32,

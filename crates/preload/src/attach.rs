@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*, fence};
 use std::os::fd::BorrowedFd;
 
 use libc::{c_int, timeval};
+use ringway_channel::end::{SHARED_BEYOND, SHARED_FAMILY};
 use ringway_channel::layout::{END_REGION_BYTES, RING_MAGIC, RING_REGION_BYTES, RingHeader};
 use ringway_channel::rendezvous::{DESCRIPTORS_MAX, Message, PROTOCOL_VERSION};
 use ringway_channel::{EndPage, Reason};
@@ -81,7 +82,8 @@ fn initialise(page: &EndPage, c: &Conn, fd: c_int, message: &Message) -> bool {
     let shared = family::has_forked() || c.slot().holders() > 1;
     if page.initialised.compare_exchange(0, 1, AcqRel, Acquire).is_err() {
         // Somebody else holds this end as well: from now on its locks are taken with care.
-        page.shared.store(1, SeqCst);
+        let kin = c.slot().state.load(Acquire) == family::UPGRADED;
+        page.shared.fetch_max(if kin { SHARED_FAMILY } else { SHARED_BEYOND }, SeqCst);
         for _ in 0..1_000 {
             if page.initialised.load(Acquire) == 2 {
                 return page.connection.load(Relaxed) == message.connection;
@@ -157,7 +159,7 @@ pub(crate) fn join(index: u32, c: &'static Conn, fd: c_int) -> bool {
     c.fd.store(fd, Relaxed);
     crate::monitor::attach_now(c.token(index), c, fd) && {
         if let Some(page) = c.page() {
-            page.shared.store(1, SeqCst);
+            page.shared.fetch_max(SHARED_FAMILY, SeqCst);
         }
         true
     }
@@ -184,7 +186,7 @@ pub(crate) fn keep_on_tcp(c: &Conn, fd: c_int, reason: Reason) {
 pub(crate) fn share(c: &Conn, fd: c_int) {
     match (c.state(), c.page()) {
         (State::Attached, Some(page)) => {
-            page.shared.store(1, SeqCst);
+            page.shared.store(SHARED_BEYOND, SeqCst);
             fence(SeqCst);
         }
         _ => keep_on_tcp(c, fd, Reason::Shared),

@@ -21,7 +21,6 @@ use crate::sys;
 const CHUNK: usize = 512;
 const CHUNKS: usize = 256;
 
-
 /// How long to wait for other threads to leave their critical sections, in microseconds.
 const GRACE_US: u64 = 100_000;
 
@@ -55,6 +54,8 @@ pub(crate) struct Conn {
     pub(crate) looks_seen: AtomicU32,
     /// Index of the family's slot.
     slot: AtomicU32,
+    /// 1 while this process counts among the slot's holders.
+    holds: AtomicU32,
     pub(crate) spin: SpinState,
     /// Calls and bytes on TCP so far: what earns an upgrade.
     pub(crate) calls: AtomicU32,
@@ -80,18 +81,20 @@ pub(crate) struct Conn {
     pub(crate) bells_due: AtomicU32,
     /// Threads of this process asleep in poll or select for it.
     pub(crate) poll_sleepers: AtomicU32,
+    /// Threads of this process whose sleep in poll or select ends by a doorbell byte: for data, for room.
+    pub(crate) bell_waiters: [AtomicU32; 2],
     /// Epoll sets that watch it.
     pub(crate) registrations: SpinLock<Registrations>,
 }
 
 static SLAB: [AtomicPtr<Conn>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
-static FREE: SpinLock<FreeList> = SpinLock::new(FreeList { head: 0, used: 0 });
+static FREE: SpinLock<FreeList> = SpinLock::new(FreeList { head: 0 });
+/// Objects ever used; grows under the lock.
+static USED: AtomicU32 = AtomicU32::new(0);
 
 struct FreeList {
     /// First free object plus one; 0 = none.
     head: u32,
-    /// Objects ever used.
-    used: u32,
 }
 
 /// The connection with this index, free or not. `None` only for indices never handed out.
@@ -115,11 +118,13 @@ pub(crate) fn create(fd: c_int, cookie: u64) -> Option<(u32, &'static Conn)> {
     let c = get(index)?;
     family::slot(slot).cookie.store(cookie, Relaxed);
     c.slot.store(slot, Relaxed);
+    c.holds.store(1, Relaxed);
     c.cookie.store(cookie, Relaxed);
     c.fd.store(fd, Relaxed);
     for word in [&c.calls, &c.offered, &c.kernel_event, &c.looks_seen, &c.bells_armed, &c.bells_due, &c.poll_sleepers] {
         word.store(0, Relaxed);
     }
+    c.bell_waiters.iter().for_each(|waiters| waiters.store(0, Relaxed));
     c.bytes.store(0, Relaxed);
     c.looked_tsc.store(0, Relaxed);
     c.spin.reset();
@@ -136,19 +141,18 @@ fn take_free() -> Option<u32> {
         free.head = get(index)?.next_free.load(Relaxed);
         return Some(index);
     }
-    let index = free.used;
+    let index = USED.load(Relaxed);
     let cell = SLAB.get(index as usize / CHUNK)?;
     if cell.load(Relaxed).is_null() {
         cell.store(sys::map_anonymous(CHUNK * size_of::<Conn>())?.as_ptr().cast(), Release);
     }
-    free.used += 1;
+    USED.store(index + 1, Release);
     Some(index)
 }
 
 /// Calls `f` for every connection in use.
 pub(crate) fn for_each(mut f: impl FnMut(u32, &'static Conn)) {
-    let used = FREE.lock().used;
-    for index in 0..used {
+    for index in 0..USED.load(Acquire) {
         if let Some(c) = get(index).filter(|c| c.state() != State::Free) {
             f(index, c);
         }
@@ -172,6 +176,27 @@ impl Conn {
 
     pub(crate) fn slot(&self) -> &'static Slot {
         family::slot(self.slot.load(Relaxed))
+    }
+
+    /// This process no longer counts among the slot's holders.
+    pub(crate) fn leave_family(&self) {
+        if self.holds.swap(0, AcqRel) != 0 {
+            self.slot().drop_holder();
+        }
+    }
+
+    /// It does again: the exec failed.
+    pub(crate) fn rejoin_family(&self) {
+        if self.holds.swap(1, AcqRel) == 0 {
+            self.slot().add_holder();
+        }
+    }
+
+    /// A child that fork is about to make will be a holder, too.
+    pub(crate) fn add_holder_for_child(&self) {
+        if self.holds.load(Relaxed) != 0 {
+            self.slot().add_holder();
+        }
     }
 
     /// Names this use of the object in messages to the monitor; never 0.
@@ -265,6 +290,11 @@ impl Conn {
         self.fd.store(fd, Relaxed);
     }
 
+    /// Whether this process has a descriptor of it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.descriptors.load(Relaxed) > 0
+    }
+
     /// A descriptor is about to go. True if it is this process's last one.
     pub(crate) fn drop_descriptor(&self) -> bool {
         self.descriptors.fetch_sub(1, AcqRel) == 1
@@ -285,7 +315,7 @@ impl Conn {
             self.wide.swap(core::ptr::null_mut(), AcqRel),
             self.page.swap(core::ptr::null_mut(), AcqRel),
         );
-        self.slot().drop_holder();
+        self.leave_family();
         self.generation.fetch_add(1, AcqRel);
         self.state.store(State::Free as u32, SeqCst);
         // Without the proof that nobody looks any more, the mappings stay.
@@ -302,9 +332,11 @@ impl Conn {
     }
 }
 
-/// Fork holds the slab's lock, so that a child never inherits it in the middle of a change.
-pub(crate) fn fork_acquire() {
+/// Fork holds the slab's lock, so that a child never inherits it in the middle of a change. Calls `f` for every
+/// connection that the child inherits.
+pub(crate) fn fork_acquire(mut f: impl FnMut(&Conn)) {
     FREE.acquire();
+    for_each(|_, c| f(c));
 }
 
 pub(crate) fn fork_release() {

@@ -12,10 +12,14 @@
 //!   tx, rx      the ring's send and receive           attach    from answer to upgraded connection
 //!   readiness   poll's answer for a connection        wait,spin sleeping for one connection
 //!   epoll/      sets of connections                   signals/  deferral while tables are changed
+//!   process     fork and its relatives                exec,exit what other programs inherit; last words
 //! ```
 //!
 //! Rules: no allocation, no std I/O, no lock held where a signal handler can run, no panic. Memory that
 //! the peer can write is read once and bounded.
+
+// Nothing is exported from the test binary, or it would hook itself: there much looks unused.
+#![cfg_attr(test, allow(dead_code))]
 
 mod attach;
 mod bell;
@@ -23,6 +27,8 @@ mod config;
 mod conn;
 mod copy;
 mod epoll;
+mod exec;
+mod exit;
 mod family;
 mod growable;
 mod hooks;
@@ -58,9 +64,18 @@ unsafe extern "C" fn initialise() {
     // SAFETY: this is the constructor; nothing else runs yet.
     unsafe { config::read() };
     process::install();
+    exit::install();
+    if config::enabled() {
+        ops::stdio::adopt_standard_streams();
+    }
 }
 
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: unsafe extern "C" fn() = initialise;
+
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static FINALISER: unsafe extern "C" fn() = exit::finalise;

@@ -124,7 +124,7 @@ fn ensure_connected(line: &mut Line) -> bool {
         return true;
     }
     let now = sys::monotonic_ns();
-    if now < line.retry_at_ns {
+    if now < line.retry_at_ns || !table::is_ours() {
         return false;
     }
     line.retry_at_ns = now + RETRY_NS;

@@ -1,9 +1,25 @@
-//! Fork: what parent and child must do so that neither is surprised by the other.
+//! Fork and its relatives: what parent and child must do so that neither is surprised by the other.
+//!
+//! ```text
+//!   memory    descriptors
+//!   copied    copied       fork, clone                   the handlers below
+//!   shared    copied       vfork, clone(CLONE_VM)        the child is a borrower: it edits no table
+//!   copied    shared       clone(CLONE_FILES)            the tables freeze: they cannot follow
+//!   shared    split        unshare(CLONE_FILES)          as above
+//!   shared    shared       threads                       nothing
+//! ```
 
+use core::ffi::c_void;
 use core::sync::atomic::Ordering::*;
 
+use libc::{CLONE_FILES, CLONE_THREAD, CLONE_VM, c_int};
+use ringway_channel::Reason;
+use ringway_channel::end::SHARED_FAMILY;
+
 use crate::conn::State;
-use crate::{conn, epoll, family, monitor, thread};
+use crate::real::CloneMain;
+use crate::table::{self, Entry};
+use crate::{attach, config, conn, epoll, exit, family, monitor, sys, thread};
 
 /// Registers the fork handlers. `vfork` and `posix_spawn` run none, and their children only close and
 /// duplicate descriptors before they execute something else.
@@ -28,15 +44,14 @@ unsafe extern "C" fn prepare() {
     thread::hold();
     family::note_fork();
     epoll::note_fork();
-    conn::for_each(|_, c| {
-        c.slot().add_holder();
-        if let (State::Attached, Some(page)) = (c.state(), c.page()) {
-            page.shared.store(1, SeqCst);
-        }
-    });
     monitor::fork_acquire();
     epoll::fork_acquire();
-    conn::fork_acquire();
+    conn::fork_acquire(|c| {
+        c.add_holder_for_child();
+        if let (State::Attached, Some(page)) = (c.state(), c.page()) {
+            page.shared.fetch_max(SHARED_FAMILY, SeqCst);
+        }
+    });
 }
 
 unsafe extern "C" fn parent() {
@@ -47,6 +62,8 @@ unsafe extern "C" fn parent() {
 unsafe extern "C" fn child() {
     thread::after_fork_child();
     release();
+    exit::after_fork_child();
+    table::after_fork_child();
     // The parent's offers are answered to the parent: the child makes its own.
     conn::for_each(|_, c| {
         if c.offered.load(Relaxed) == 1 {
@@ -60,4 +77,95 @@ fn release() {
     conn::fork_release();
     epoll::fork_release();
     monitor::fork_release();
+}
+
+/// Forks by a call that runs no handlers, with libc's answer.
+pub(crate) fn fork_by(fork: impl FnOnce() -> isize) -> isize {
+    if !config::enabled() || thread::is_borrower() {
+        return fork();
+    }
+    // SAFETY: in the order in which libc calls them.
+    unsafe {
+        prepare();
+        let pid = fork();
+        let errno = sys::errno();
+        if pid == 0 {
+            child()
+        } else {
+            parent()
+        }
+        sys::set_errno(errno);
+        pid
+    }
+}
+
+/// What a child of `clone` with memory of its own runs first.
+struct Start {
+    main: CloneMain,
+    arg: *mut c_void,
+}
+
+unsafe extern "C-unwind" fn start(of: *mut c_void) -> c_int {
+    // SAFETY: the child's own copy of the parent's frame; in order, as in `fork_by`.
+    unsafe {
+        let Start { main, arg } = of.cast::<Start>().read();
+        child();
+        main(arg)
+    }
+}
+
+/// `clone`: `call` gets the function and argument to start the child with.
+pub(crate) fn clone_by(
+    main: CloneMain,
+    arg: *mut c_void,
+    flags: c_int,
+    call: impl FnOnce(CloneMain, *mut c_void) -> c_int,
+) -> c_int {
+    about_to_clone(flags as usize);
+    if flags & CLONE_VM != 0 || !config::enabled() || thread::is_borrower() {
+        return call(main, arg);
+    }
+    let mut first = Start { main, arg };
+    // SAFETY: as in `fork_by`; the child never comes back here.
+    unsafe {
+        prepare();
+        let pid = call(start, (&raw mut first).cast());
+        let errno = sys::errno();
+        parent();
+        sys::set_errno(errno);
+        pid
+    }
+}
+
+/// Before a child is made with these flags.
+pub(crate) fn about_to_clone(flags: usize) {
+    let has = |flag: c_int| flags & flag as usize != 0;
+    if !config::enabled() || has(CLONE_THREAD) {
+        return;
+    }
+    if has(CLONE_VM) {
+        table::expect_borrowers();
+    } else if has(CLONE_FILES) {
+        descriptors_diverge();
+    }
+}
+
+/// `unshare`, before it happens.
+pub(crate) fn about_to_unshare(flags: c_int) {
+    if flags & CLONE_FILES != 0 && config::enabled() && !thread::is_single_threaded() {
+        descriptors_diverge();
+    }
+}
+
+/// From now on one table of descriptors has two owners, or one owner two tables. This library can follow
+/// neither: it stops watching, and what is upgraded returns to TCP.
+pub(crate) fn descriptors_diverge() {
+    table::for_each(0, c_int::MAX, |fd, entry| {
+        if let Entry::Connection(index) = entry
+            && let Some(c) = conn::get(index)
+        {
+            attach::keep_on_tcp(c, fd, Reason::Shared);
+        }
+    });
+    table::freeze();
 }

@@ -114,19 +114,9 @@ originals! {
     write(fd: c_int, buf: *const c_void, bytes: size_t) -> ssize_t = raw (libc::SYS_write, fd, buf, bytes);
     readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t = raw (libc::SYS_readv, fd, iov, count);
     writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t = raw (libc::SYS_writev, fd, iov, count);
-    pread(fd: c_int, buf: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = raw (libc::SYS_pread64, fd, buf, bytes, at);
-    pread64(fd: c_int, buf: *mut c_void, bytes: size_t, at: off_t) -> ssize_t = raw (libc::SYS_pread64, fd, buf, bytes, at);
-    pwrite(fd: c_int, buf: *const c_void, bytes: size_t, at: off_t) -> ssize_t = raw (libc::SYS_pwrite64, fd, buf, bytes, at);
-    pwrite64(fd: c_int, buf: *const c_void, bytes: size_t, at: off_t) -> ssize_t = raw (libc::SYS_pwrite64, fd, buf, bytes, at);
     // The kernel takes the offset in two halves, of which a 64-bit one ignores the upper.
-    preadv(fd: c_int, iov: *const iovec, count: c_int, at: off_t) -> ssize_t = raw (libc::SYS_preadv, fd, iov, count, at);
-    preadv64(fd: c_int, iov: *const iovec, count: c_int, at: off_t) -> ssize_t = raw (libc::SYS_preadv, fd, iov, count, at);
-    pwritev(fd: c_int, iov: *const iovec, count: c_int, at: off_t) -> ssize_t = raw (libc::SYS_pwritev, fd, iov, count, at);
-    pwritev64(fd: c_int, iov: *const iovec, count: c_int, at: off_t) -> ssize_t = raw (libc::SYS_pwritev, fd, iov, count, at);
     preadv2(fd: c_int, iov: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = raw (libc::SYS_preadv2, fd, iov, count, at, 0, flags);
-    preadv64v2(fd: c_int, iov: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = raw (libc::SYS_preadv2, fd, iov, count, at, 0, flags);
     pwritev2(fd: c_int, iov: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = raw (libc::SYS_pwritev2, fd, iov, count, at, 0, flags);
-    pwritev64v2(fd: c_int, iov: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t = raw (libc::SYS_pwritev2, fd, iov, count, at, 0, flags);
 
     recv(fd: c_int, buf: *mut c_void, bytes: size_t, flags: c_int) -> ssize_t = raw (libc::SYS_recvfrom, fd, buf, bytes, flags);
     recvfrom(fd: c_int, buf: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t = raw (libc::SYS_recvfrom, fd, buf, bytes, flags, from, from_bytes);
@@ -202,6 +192,7 @@ originals! {
     clone(main: Option<CloneMain>, stack: *mut c_void, flags: c_int, arg: *mut c_void, parent_tid: *mut pid_t, tls: *mut c_void, child_tid: *mut pid_t) -> c_int = libc (-1);
     posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, argv: *const *mut c_char, envp: *const *mut c_char) -> c_int = libc (libc::ENOSYS);
     posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, argv: *const *mut c_char, envp: *const *mut c_char) -> c_int = libc (libc::ENOSYS);
+    posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, fd: c_int, to: c_int) -> c_int = libc (libc::ENOSYS);
     execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int = raw (libc::SYS_execve, path, argv, envp);
     execveat(dir: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int) -> c_int = raw (libc::SYS_execveat, dir, path, argv, envp, flags);
     execv(path: *const c_char, argv: *const *const c_char) -> c_int = libc (-1);

@@ -4,11 +4,11 @@
 //! word; reading it is the only thing that every hooked call pays. Numbers beyond the bound
 //! ([`DESCRIPTORS_MAX`]) are never looked at and go to the kernel.
 
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use libc::c_int;
 
-use crate::sys;
+use crate::{sys, thread};
 
 const PAGE_ENTRIES: usize = 1024;
 const PAGES: usize = 1024;
@@ -31,6 +31,8 @@ pub(crate) enum Entry {
     Tcp,
     /// A connection; the number is its place in the slab.
     Connection(u32),
+    /// A connection's when the table froze; the number may mean something else by now.
+    Unsure(u32),
     /// An epoll set; the number is its place among the sets.
     Epoll(u32),
     /// One of the library's own descriptors: the program must not close or use it.
@@ -46,6 +48,7 @@ impl Entry {
             Entry::Connection(i) => 3 | (i as u64) << 8,
             Entry::Epoll(i) => 4 | (i as u64) << 8,
             Entry::Private => 5,
+            Entry::Unsure(i) => 6 | (i as u64) << 8,
         }
     }
 
@@ -57,6 +60,7 @@ impl Entry {
             3 => Entry::Connection((word >> 8) as u32),
             4 => Entry::Epoll((word >> 8) as u32),
             5 => Entry::Private,
+            6 => Entry::Unsure((word >> 8) as u32),
             _ => Entry::Plain,
         }
     }
@@ -100,9 +104,50 @@ pub(crate) fn get(fd: c_int) -> Entry {
     }
 }
 
+/// Not 0 while there are children that share this table but not the descriptors, or once it is frozen.
+pub(crate) static GUARDS: AtomicU32 = AtomicU32::new(0);
+static FROZEN: AtomicBool = AtomicBool::new(false);
+
+/// A child is about to be made that shares this table but not the descriptors, for any length of time.
+pub(crate) fn expect_borrowers() {
+    GUARDS.fetch_add(1, SeqCst);
+}
+
+/// From now on nothing is stored: numbers mean different things to different threads, or change unseen.
+pub(crate) fn freeze() {
+    GUARDS.fetch_add(1, SeqCst);
+    FROZEN.store(true, SeqCst);
+    for_each(0, c_int::MAX, |fd, entry| {
+        let word = slot(fd);
+        match entry {
+            Entry::Connection(i) => word.map(|w| w.store(Entry::Unsure(i).to_word(), Release)),
+            Entry::Private => word.map(|w| w.store(Entry::Unknown.to_word(), Release)),
+            _ => None,
+        };
+    });
+}
+
+pub(crate) fn is_frozen() -> bool {
+    FROZEN.load(Relaxed)
+}
+
+/// Whether the caller may store: false in a child of vfork, and once the table is frozen.
+#[inline]
+pub(crate) fn is_ours() -> bool {
+    GUARDS.load(Acquire) == 0 || (!is_frozen() && !thread::is_borrower())
+}
+
+/// The child's table is its own, and so are its descriptors, unless its parent's were frozen.
+pub(crate) fn after_fork_child() {
+    GUARDS.store(is_frozen() as u32, Relaxed);
+}
+
 /// Replaces the entry and returns the old one. The caller releases what the old one referred to.
-/// `Plain` comes back, and nothing is stored, for numbers beyond the bound.
+/// `Plain` comes back, and nothing is stored, for numbers beyond the bound or if the table is not ours.
 pub(crate) fn replace(fd: c_int, entry: Entry) -> Entry {
+    if !is_ours() {
+        return Entry::Plain;
+    }
     let word = match slot(fd) {
         Some(word) => word,
         None if entry == Entry::Unknown => return Entry::Unknown,
@@ -116,7 +161,8 @@ pub(crate) fn replace(fd: c_int, entry: Entry) -> Entry {
 
 /// Replaces the entry only if it is still `old`.
 pub(crate) fn replace_if(fd: c_int, old: Entry, new: Entry) -> bool {
-    slot_or_map(fd).is_some_and(|w| w.compare_exchange(old.to_word(), new.to_word(), AcqRel, Relaxed).is_ok())
+    is_ours()
+        && slot_or_map(fd).is_some_and(|w| w.compare_exchange(old.to_word(), new.to_word(), AcqRel, Relaxed).is_ok())
 }
 
 /// Calls `f` for each known number in `first..=last`, in ascending order.
@@ -143,7 +189,15 @@ mod tests {
 
     #[test]
     fn entries_survive_the_word() {
-        for e in [Entry::Unknown, Entry::Plain, Entry::Tcp, Entry::Connection(77), Entry::Epoll(3), Entry::Private] {
+        for e in [
+            Entry::Unknown,
+            Entry::Plain,
+            Entry::Tcp,
+            Entry::Connection(77),
+            Entry::Epoll(3),
+            Entry::Private,
+            Entry::Unsure(8),
+        ] {
             assert_eq!(Entry::from_word(e.to_word()), e);
         }
     }

@@ -7,6 +7,7 @@ use libc::c_int;
 use ringway_channel::Reason;
 
 use crate::conn::{self, Conn, State};
+use crate::ops::stdio;
 use crate::table::{self, Entry};
 use crate::{attach, config, family, kernel, monitor, rx, stats, sys};
 
@@ -31,8 +32,16 @@ pub(crate) fn connection(fd: c_int) -> Option<(u32, &'static Conn)> {
     match table::get(fd) {
         Entry::Connection(index) => conn::get(index).map(|c| (index, c)),
         Entry::Unknown if config::enabled() => classify(fd),
+        Entry::Unsure(index) => verify(index, fd),
         _ => None,
     }
+}
+
+/// The table is frozen: only the socket itself says whether the number still means the connection.
+#[cold]
+fn verify(index: u32, fd: c_int) -> Option<(u32, &'static Conn)> {
+    let c = conn::get(index).filter(|c| kernel::cookie(fd) == Some(c.cookie.load(Relaxed)))?;
+    Some((index, c))
 }
 
 /// The upgraded connection behind a descriptor; joins one that a family member has upgraded.
@@ -159,7 +168,9 @@ fn is_local(fd: c_int) -> bool {
 
 /// A new connection made by `connect` or `accept`.
 pub(crate) fn watch(fd: c_int) {
-    let old = match kernel::cookie(fd).filter(|_| config::enabled()).and_then(|cookie| conn::create(fd, cookie)) {
+    // glibc's standard streams would go past the hooks.
+    let wanted = config::enabled() && table::is_ours() && !stdio::is_standard(fd);
+    let old = match kernel::cookie(fd).filter(|_| wanted).and_then(|cookie| conn::create(fd, cookie)) {
         Some((index, _)) => {
             stats::count(|s| &s.connections_seen);
             table::replace(fd, Entry::Connection(index))
@@ -187,7 +198,7 @@ pub(crate) fn release(old: Entry) {
 /// or opened by the C library itself.
 #[cold]
 fn classify(fd: c_int) -> Option<(u32, &'static Conn)> {
-    if fd < 0 || crate::thread::is_borrower() {
+    if fd < 0 || table::is_frozen() || crate::thread::is_borrower() {
         return None;
     }
     if !kernel::is_tcp(fd) {

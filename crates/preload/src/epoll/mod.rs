@@ -25,7 +25,7 @@ use libc::c_int;
 
 pub(crate) use control::control;
 pub(crate) use set::Registrations;
-pub(crate) use sleep::arm_connection;
+pub(crate) use sleep::{arm_connection, waits_for_room};
 pub(crate) use wait::{Timeout, wait};
 
 use crate::conn::Conn;
@@ -41,6 +41,9 @@ pub(crate) fn set_of(fd: c_int) -> Option<&'static set::Set> {
 
 /// A new epoll descriptor.
 pub(crate) fn created(fd: c_int) {
+    if !table::is_ours() {
+        return;
+    }
     let entry = set::create(fd).map_or(Entry::Plain, Entry::Epoll);
     crate::upgrade::release(table::replace(fd, entry));
 }

@@ -3,6 +3,7 @@
 pub(crate) mod fd;
 pub(crate) mod io;
 mod poll;
+mod process;
 pub(crate) mod signal;
 mod socket;
 mod stdio;

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::{c_int, c_uint};
-use ringway_channel::end::{CLOSING_ALL, CLOSING_SENDING, SHUT_RX, SHUT_TX};
+use ringway_channel::end::{CLOSING_ALL, CLOSING_SENDING, SHARED_BEYOND, SHUT_RX, SHUT_TX};
 use ringway_channel::rendezvous::{Kind, Message};
 use ringway_channel::wait::BELL_FUTEX;
 use ringway_channel::{End, Path};
@@ -11,7 +11,7 @@ use ringway_channel::{End, Path};
 use crate::conn::{self, Conn, State};
 use crate::ops::stdio;
 use crate::table::{self, Entry};
-use crate::{bell, epoll, monitor, real, stats, sys, thread, tx, upgrade, wait};
+use crate::{bell, epoll, exec, monitor, process, real, stats, sys, thread, tx, upgrade, wait};
 
 /// Whether an entry may be edited by the caller: a child of `vfork` shares the table but not the
 /// descriptors.
@@ -28,7 +28,7 @@ pub(crate) fn close(fd: c_int) -> c_int {
         return original();
     }
     match entry {
-        Entry::Unknown => original(),
+        Entry::Unknown | Entry::Unsure(_) => original(),
         Entry::Private => sys::finish(-(libc::EBADF as isize)) as c_int,
         Entry::Plain | Entry::Tcp => {
             table::replace(fd, Entry::Unknown);
@@ -64,7 +64,7 @@ fn close_connection(index: u32, c: &'static Conn, fd: c_int, original: impl FnOn
     let cookie = c.cookie.load(Relaxed);
     let attached = c.state() == State::Attached;
     if attached && let Some(end) = c.end() {
-        part(index, c, &end, fd);
+        part(c, &end, fd);
     }
     let answer = original();
     if attached && let Some(end) = c.end() {
@@ -92,12 +92,16 @@ fn find_other_descriptor(index: u32, c: &Conn, closed: c_int) {
 }
 
 /// Last words before this process lets go of the socket for good.
-pub(crate) fn part(_index: u32, c: &Conn, end: &End, fd: c_int) {
-    if c.slot().holders() > 1 || end.page.shared.load(Relaxed) != 0 {
+pub(crate) fn part(c: &Conn, end: &End, fd: c_int) {
+    if c.slot().holders() > 1 {
         return;
     }
-    if !reset_if_unread(end, fd) && !lingers_for_reset(fd) {
-        bell::drain(c, end, fd);
+    let last = end.page.shared.load(Relaxed) < SHARED_BEYOND;
+    if last && (reset_if_unread(end, fd) || lingers_for_reset(fd)) {
+        return;
+    }
+    bell::drain(c, end, fd);
+    if last {
         end.announce_closing(CLOSING_ALL);
     }
 }
@@ -123,7 +127,7 @@ fn reset_if_unread(end: &End, fd: c_int) -> bool {
 }
 
 /// Something happened to the kernel socket that a peer asleep on a futex would not notice.
-fn tell_peer(end: &End, fd: c_int) {
+pub(crate) fn tell_peer(end: &End, fd: c_int) {
     end.ask_peer_to_look();
     for word in [end.peer_receiver(), end.peer_sender()] {
         let bells = word.bells();
@@ -190,8 +194,11 @@ fn shutdown_ring(end: &End, fd: c_int, how: c_int, original: impl FnOnce() -> c_
 
 /// A duplicate of `old` now sits at `new`.
 pub(crate) fn duplicated(old: c_int, new: c_int) {
-    if new < 0 || new == old || thread::is_borrower() {
+    if new < 0 || new == old {
         return;
+    }
+    if table::is_frozen() || thread::is_borrower() {
+        return exec::lend(old);
     }
     let entry = match table::get(old) {
         Entry::Private | Entry::Unknown => Entry::Unknown,
@@ -257,7 +264,11 @@ fn duplicate_onto_free(old: c_int, new: c_int, original: impl FnOnce() -> c_int)
 pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     // SAFETY: plain integers.
     let original = |from: c_uint, to: c_uint| unsafe { real::close_range()(from, to, flags) };
-    if flags != 0 || first > last || thread::is_borrower() {
+    let flag = |flag: c_uint| flags as c_uint & flag != 0;
+    if flag(libc::CLOSE_RANGE_UNSHARE) {
+        process::about_to_unshare(libc::CLONE_FILES);
+    }
+    if flag(libc::CLOSE_RANGE_CLOEXEC) || first > last || table::is_frozen() || thread::is_borrower() {
         return original(first, last);
     }
     let mut from = first;

@@ -1,0 +1,116 @@
+//! Before this process, or a child of it, becomes another program.
+//!
+//! A connection that the new program inherits goes on in the ring if that program has the library: it finds
+//! the descriptor unknown, asks the monitor by cookie, and attaches. Nobody else can read what lies in the
+//! ring, so the library follows an upgraded connection: an environment that lacks it gets it back. Where that
+//! is impossible (a static or setuid program), the connection returns to TCP first.
+//!
+//! A connection that is not upgraded yet, and that somebody keeps besides the new program, stays on TCP: the
+//! two could not agree on the moment of switching.
+
+use core::ffi::c_char;
+use core::sync::atomic::Ordering::*;
+
+use libc::c_int;
+use ringway_channel::Reason;
+use ringway_channel::end::SHARED_BEYOND;
+
+use crate::conn::{self, Conn, State};
+use crate::table::{self, Entry};
+use crate::{attach, config, sys, thread};
+
+mod environment;
+mod image;
+
+use environment::Environment;
+pub(crate) use image::Image;
+
+/// What becomes of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// It is replaced.
+    Exec,
+    /// It goes on beside the new program.
+    Spawn,
+}
+
+/// Prepares the connections, and runs `go` with the environment that the new program is to get.
+pub(crate) fn hand_over<T>(
+    how: How,
+    image: Image,
+    envp: *const *const c_char,
+    go: impl FnOnce(*const *const c_char) -> T,
+) -> T {
+    if !config::enabled() {
+        return go(envp);
+    }
+    let replaced = how == How::Exec && !thread::is_borrower();
+    let kept = !replaced;
+    let upgraded = share_heirlooms(kept);
+    if replaced {
+        conn::for_each(|_, c| c.leave_family());
+    }
+    let answer = if upgraded { follow(kept, image, envp, go) } else { go(envp) };
+    if replaced {
+        // It failed.
+        conn::for_each(|_, c| c.rejoin_family());
+    }
+    answer
+}
+
+/// The new program inherits upgraded connections: it gets the library, or they return to TCP. Not inlined,
+/// so that only this case needs the stack.
+#[inline(never)]
+fn follow<T>(kept: bool, image: Image, envp: *const *const c_char, go: impl FnOnce(*const *const c_char) -> T) -> T {
+    let mut environment = Environment::new();
+    match environment.with_library(envp).filter(|_| image.takes_library()) {
+        Some(given) => go(given),
+        None => {
+            for_each_heirloom(kept, |fd, c| attach::keep_on_tcp(c, fd, Reason::ExecWithoutLibrary));
+            go(envp)
+        }
+    }
+}
+
+/// Gets what the new program inherits ready for it. `kept`: this process keeps it as well. True if upgraded
+/// connections are among it.
+fn share_heirlooms(kept: bool) -> bool {
+    let mut upgraded = false;
+    for_each_heirloom(kept, |fd, c| match (c.state(), c.page()) {
+        (State::Attached, Some(page)) => {
+            page.shared.store(SHARED_BEYOND, SeqCst);
+            upgraded = true;
+        }
+        (State::Watched, _) if kept || c.slot().holders() > 1 => attach::keep_on_tcp(c, fd, Reason::Shared),
+        _ => {}
+    });
+    upgraded
+}
+
+/// A child will get a duplicate that the table cannot show.
+pub(crate) fn lend(fd: c_int) {
+    if let Entry::Connection(index) | Entry::Unsure(index) = table::get(fd)
+        && let Some(c) = conn::get(index)
+    {
+        attach::share(c, fd);
+    }
+}
+
+/// Calls `f` for each connection, with a descriptor, that an exec leaves open.
+fn for_each_heirloom(kept: bool, mut f: impl FnMut(c_int, &Conn)) {
+    let lent = |c: &Conn| kept && c.page().is_some_and(|page| page.shared.load(Relaxed) == SHARED_BEYOND);
+    table::for_each(0, c_int::MAX, |fd, entry| {
+        if let Entry::Connection(index) | Entry::Unsure(index) = entry
+            && let Some(c) = conn::get(index)
+            && (lent(c) || survives(fd))
+        {
+            f(fd, c);
+        }
+    });
+}
+
+fn survives(fd: c_int) -> bool {
+    // SAFETY: F_GETFD takes no argument.
+    let flags = unsafe { sys::fcntl(fd, libc::F_GETFD, 0) };
+    flags >= 0 && flags as c_int & libc::FD_CLOEXEC == 0
+}

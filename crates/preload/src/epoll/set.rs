@@ -152,6 +152,8 @@ pub(crate) fn create(fd: c_int) -> Option<u32> {
         let set = get(index as u32)?;
         if set.descriptors.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
             set.epfd.store(fd, Relaxed);
+            // A fork may have marked it while it was free.
+            set.foreign.store(0, Relaxed);
             set.spin.reset();
             set.lock().epfd = fd;
             return Some(index as u32);

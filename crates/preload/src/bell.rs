@@ -3,6 +3,7 @@
 //! They must not pile up: unread bytes at close make the kernel send a reset instead of a FIN. So each
 //! arming is noted, and once its bit is gone from the shared word (the peer rang), one byte is due.
 
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::*;
 
 use libc::c_int;
@@ -10,7 +11,7 @@ use ringway_channel::wait::{BELL_TCP, SleepWord};
 use ringway_channel::{End, Path};
 
 use crate::conn::Conn;
-use crate::{rx, thread, tx};
+use crate::{kernel, rx, thread, tx};
 
 const RECEIVER: u32 = 1;
 const SENDER: u32 = 2;
@@ -59,6 +60,29 @@ pub(crate) fn is_due(conn: &Conn, end: &End) -> bool {
     conn.bells_due.load(Relaxed) != 0
 }
 
+/// A thread is about to arm the bells and to sleep in poll: their bytes stay until it has looked.
+pub(crate) fn add_waiter(conn: &Conn, for_room: bool) {
+    waiters(conn, for_room).fetch_add(1, SeqCst);
+}
+
+/// The thread is awake and will look.
+pub(crate) fn drop_waiter(conn: &Conn, for_room: bool) {
+    waiters(conn, for_room).fetch_sub(1, SeqCst);
+}
+
+fn waiters(conn: &Conn, for_room: bool) -> &AtomicU32 {
+    let [data, room] = &conn.bell_waiters;
+    if for_room { room } else { data }
+}
+
+/// Whether a bell has rung for a thread that may not have entered its sleep yet. poll sees levels only: without the
+/// byte it would sleep through the bell. (Epoll sets see the edge all the same.)
+fn is_awaited(conn: &Conn, end: &End) -> bool {
+    let words = [end.own_receiver(), end.own_sender()];
+    let mut waiting = conn.bell_waiters.iter().zip(words);
+    waiting.any(|(waiters, word)| waiters.load(SeqCst) != 0 && word.futex_value() & BELL_TCP == 0)
+}
+
 /// Throws away the bytes that have arrived; takes the receive lock.
 #[cold]
 pub(crate) fn drain(conn: &Conn, end: &End, fd: c_int) {
@@ -74,6 +98,11 @@ pub(crate) fn drain_locked(conn: &Conn, end: &End, fd: c_int) {
     if end.rx_path() != Path::Ring {
         return;
     }
-    let gone = rx::drain_doorbells(end, fd) as u32;
+    // Counted first: a bell that rings after the look at the words adds a byte that is not counted.
+    let bytes = end.doorbells_among(kernel::unread(fd));
+    if bytes == 0 || is_awaited(conn, end) {
+        return;
+    }
+    let gone = rx::discard_doorbells(end, fd, bytes) as u32;
     let _ = conn.bells_due.fetch_update(Relaxed, Relaxed, |due| Some(due.saturating_sub(gone)));
 }

@@ -212,7 +212,7 @@ fn ring_is_empty(conn: &Conn, end: &End, fd: c_int) -> Result<Step, Violation> {
     if end.consumer().has_news() || end.peer_tx_path() == Path::Demoted {
         return Ok(Step::Got(0));
     }
-    drain_doorbells(end, fd);
+    discard_doorbells(end, fd, end.doorbells_among(kernel::unread(fd)));
     if end.peer_closed_in_order() {
         // Orderly, whatever a doorbell that came too late made of the kernel's connection.
         return Ok(Step::End);
@@ -227,13 +227,12 @@ fn ring_is_empty(conn: &Conn, end: &End, fd: c_int) -> Result<Step, Violation> {
     Ok(Step::Kernel)
 }
 
-/// Throws away the doorbell bytes that have arrived; receive lock held.
-pub(crate) fn drain_doorbells(end: &End, fd: c_int) -> usize {
-    let n = end.doorbells_among(kernel::unread(fd));
-    if n == 0 {
+/// Throws away so many doorbell bytes, which have arrived; receive lock held.
+pub(crate) fn discard_doorbells(end: &End, fd: c_int, bytes: u64) -> usize {
+    if bytes == 0 {
         return 0;
     }
-    let discarded = kernel::discard(fd, n as usize);
+    let discarded = kernel::discard(fd, bytes as usize);
     end.tcp_consumed(discarded as u64);
     discarded
 }

@@ -85,7 +85,7 @@ impl Inner {
     /// Looks at the hot connections and reports what is due, starting where the last sweep ended.
     pub(super) fn sweep(&mut self, out: &mut Output) {
         while let Some(&event) = self.kept.as_slice().first().filter(|_| out.room() > 0) {
-            out.push(event.events, event.u64);
+            out.push_unless_reported(event.events, event.u64);
             out.kept = out.len;
             self.kept.swap_remove(0);
         }

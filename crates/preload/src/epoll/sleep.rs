@@ -68,25 +68,29 @@ impl Inner {
 fn arm_one(r: &mut Registration, silent: &mut bool, hot_word: &mut bool) -> bool {
     let Some(conn) = r.connection() else { return false };
     let Some(end) = conn.end() else { return false };
-    *silent |= arm_connection(conn, &end, r.wanted() & EPOLLOUT as u32 != 0, hot_word);
+    let for_room = r.wanted() & EPOLLOUT as u32 != 0 && waits_for_room(&end);
+    *silent |= arm_connection(conn, &end, for_room, hot_word);
     r.idle_sleeps = r.idle_sleeps.saturating_add(1);
     let kernel_served = end.rx_path() != Path::Ring || end.tx_path() != Path::Ring;
     r.idle_sleeps < IDLE_SLEEPS || kernel_served
 }
 
-/// Asks the peer to ring by TCP when bytes or (if wanted) room come. Returns true if it cannot ring:
+/// Whether room is something to wait for: the ring is full.
+pub(crate) fn waits_for_room(end: &End) -> bool {
+    end.tx_path() == Path::Ring && !end.producer().is_writable(tx::CLASS_MAX).unwrap_or(true)
+}
+
+/// Asks the peer to ring by TCP when bytes or (`for_room`) room come. Returns true if it cannot ring:
 /// its own bytes go by TCP, so a doorbell byte would be taken for data.
-pub(crate) fn arm_connection(conn: &Conn, end: &End, wants_room: bool, hot_word: &mut bool) -> bool {
+pub(crate) fn arm_connection(conn: &Conn, end: &End, for_room: bool, hot_word: &mut bool) -> bool {
     *hot_word |= bell::arm_receiver(conn, end);
-    let waits_for_room =
-        wants_room && end.tx_path() == Path::Ring && !end.producer().is_writable(tx::CLASS_MAX).unwrap_or(true);
-    if waits_for_room {
+    if for_room {
         *hot_word |= bell::arm_sender(conn, end);
     }
     if bell::is_due(conn, end) {
         bell::drain(conn, end, conn.fd.load(Relaxed));
     }
-    waits_for_room && end.peer_tx_path() != Path::Ring
+    for_room && end.peer_tx_path() != Path::Ring
 }
 
 fn disarm_one(r: &Registration) {

@@ -57,7 +57,7 @@ macro_rules! export {
         /// # Safety
         /// As libc's function of this name.
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C-unwind" fn $name($($arg: $t),*) -> $ret $body
+        pub(crate) unsafe extern "C-unwind" fn $name($($arg: $t),*) -> $ret $body
     };
     ($name:ident $(, $alias:ident)* = fn $args:tt -> $ret:ty $body:block) => {
         export!(@one $name $args $ret, $body);

@@ -10,7 +10,7 @@ use crate::epoll::{self, Timeout};
 use crate::growable::Growable;
 use crate::spin::{self, SpinState};
 use crate::table::{self, Entry};
-use crate::{readiness, real, stats, sys, thread, upgrade, wait};
+use crate::{bell, readiness, real, stats, sys, thread, upgrade, wait};
 
 /// Waits with at most this many descriptors need no pages of their own.
 const SMALL: usize = 64;
@@ -79,10 +79,13 @@ fn pin_all(fds: &mut [pollfd], keep: bool) {
 /// Marks, while a wait lasts, the entries whose connection is pinned. No event has this bit.
 const PINNED: i16 = 1 << 14;
 
+/// As `PINNED`: the thread waits for room on this connection.
+const AWAITS_ROOM: i16 = 1 << 11;
+
 fn poll_pinned(fds: &mut [pollfd], asked: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) -> isize {
     let handlers = thread::handlers_run();
     loop {
-        let (found, answer) = look(fds, asked, core::ptr::null(), Timeout::Now.slice(0).0);
+        let (found, answer) = look(fds, asked, Timeout::Now.slice(0).0, core::ptr::null(), false);
         if found != 0 || answer < 0 {
             return if found != 0 { found } else { answer };
         }
@@ -99,11 +102,12 @@ fn poll_pinned(fds: &mut [pollfd], asked: &mut [pollfd], timeout: Timeout, mask:
         }
         let silent = arm(fds);
         if any_of_ours(fds) {
+            disarm(fds);
             continue;
         }
         stats::count(|c| &c.sleeps);
         let slice_ns = if silent { SILENT_SLICE_NS } else { SLICE_NS };
-        let (found, slept) = look(fds, asked, mask, timeout.slice(slice_ns).0);
+        let (found, slept) = look(fds, asked, timeout.slice(slice_ns).0, mask, true);
         if found != 0 || slept < 0 {
             return if found != 0 { found } else { slept };
         }
@@ -118,9 +122,15 @@ fn ours(p: &pollfd) -> Option<&'static Conn> {
     }
 }
 
-/// Asks the kernel about everything (sleeping for `slice` at most), then this library about its own. Returns the
-/// number of entries with events, or a negated errno; and the kernel's answer.
-fn look(fds: &mut [pollfd], asked: &mut [pollfd], mask: *const sigset_t, slice: timespec) -> (isize, isize) {
+/// Asks the kernel about everything (sleeping for `slice` at most, bells armed), then this library about its own.
+/// Returns the number of entries with events, or a negated errno; and the kernel's answer.
+fn look(
+    fds: &mut [pollfd],
+    asked: &mut [pollfd],
+    slice: timespec,
+    mask: *const sigset_t,
+    armed: bool,
+) -> (isize, isize) {
     for (p, k) in fds.iter_mut().zip(asked.iter_mut()) {
         *k = pollfd { fd: p.fd, events: p.events, revents: 0 };
         if let Some(c) = ours(p) {
@@ -131,6 +141,9 @@ fn look(fds: &mut [pollfd], asked: &mut [pollfd], mask: *const sigset_t, slice: 
     // cancellation point, as the program's own call would be.
     let answer = unsafe { real::ppoll()(asked.as_mut_ptr(), asked.len() as u64, &slice, mask) };
     let answer = if answer < 0 { -(sys::errno() as isize) } else { answer as isize };
+    if armed {
+        disarm(fds);
+    }
     if answer < 0 {
         return (0, answer);
     }
@@ -204,14 +217,20 @@ fn peer_cpu(fds: &[pollfd]) -> u32 {
     fds.iter().find_map(ours).and_then(|c| c.end()).and_then(|end| end.peer_sending_cpu()).map_or(0, |cpu| cpu + 1)
 }
 
-/// Asks all peers to ring. True if some cannot.
-fn arm(fds: &[pollfd]) -> bool {
+/// Asks all peers to ring; `disarm` must follow. True if some cannot.
+fn arm(fds: &mut [pollfd]) -> bool {
     let (mut silent, mut hot) = (false, false);
     for p in fds {
         if let Some(c) = ours(p)
             && let Some(end) = c.end()
         {
-            silent |= epoll::arm_connection(c, &end, p.events & POLLOUT != 0, &mut hot);
+            let for_room = p.events & POLLOUT != 0 && epoll::waits_for_room(&end);
+            bell::add_waiter(c, false);
+            if for_room {
+                bell::add_waiter(c, true);
+                p.revents |= AWAITS_ROOM;
+            }
+            silent |= epoll::arm_connection(c, &end, for_room, &mut hot);
         } else if let Entry::Epoll(index) = table::get(p.fd) {
             silent |= epoll::arm_set(index);
         }
@@ -220,4 +239,17 @@ fn arm(fds: &[pollfd]) -> bool {
         wait::barrier();
     }
     silent
+}
+
+/// The sleep is over: doorbell bytes need not stay any longer for this thread. The words stay armed.
+fn disarm(fds: &mut [pollfd]) {
+    for p in fds {
+        if let Some(c) = ours(p) {
+            bell::drop_waiter(c, false);
+            if p.revents & AWAITS_ROOM != 0 {
+                bell::drop_waiter(c, true);
+                p.revents &= !AWAITS_ROOM;
+            }
+        }
+    }
 }

@@ -29,7 +29,10 @@ pub(crate) fn run_id() -> u64 {
 /// Path of the monitor's socket, without a final zero.
 pub(crate) fn socket_path() -> &'static [u8] {
     // SAFETY: written once by `read`, before any other thread exists; PATH_LEN bounds it.
-    let path: &'static [u8; PATH_BYTES] = unsafe { &*(&raw const PATH) };
+    let path: &'static [u8; PATH_BYTES] = unsafe {
+        let path = &raw const PATH;
+        &*path
+    };
     path.get(..PATH_LEN.load(Acquire)).unwrap_or(&[])
 }
 

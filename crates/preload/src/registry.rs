@@ -117,7 +117,7 @@ fn index_of(slot: &ThreadSlot) -> Option<u32> {
 /// A slot never used before. A full chunk is a reason to look for dead threads' slots first.
 fn grow() -> Option<&'static ThreadSlot> {
     let next = USED.load(Ordering::Relaxed);
-    if next > 0 && next as usize % CHUNK_SLOTS == 0 && reclaim_dead() {
+    if next > 0 && (next as usize).is_multiple_of(CHUNK_SLOTS) && reclaim_dead() {
         return None;
     }
     if next as usize >= MAX_THREADS {

@@ -154,7 +154,7 @@ pub(crate) fn set_errno(value: c_int) {
 /// Kernel's answer to libc's: -1 and `errno` for an error, the value otherwise.
 #[inline]
 pub(crate) fn finish(answer: isize) -> isize {
-    if answer < 0 && answer >= -4095 {
+    if (-4095..0).contains(&answer) {
         set_errno(-answer as c_int);
         return -1;
     }
@@ -210,6 +210,7 @@ pub(crate) fn membarrier(command: c_int) -> isize {
 }
 
 /// Fills `bytes` with random bytes without waiting for the pool.
+#[allow(dead_code)]
 pub(crate) fn getrandom(bytes: &mut [u8]) -> isize {
     // SAFETY: pointer and length describe `bytes`.
     unsafe { raw!(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), libc::GRND_NONBLOCK) }

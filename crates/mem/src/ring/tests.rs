@@ -93,7 +93,7 @@ proptest! {
         for op in ops {
             match op {
                 Op::Send(n, class_max) => {
-                    let bytes: Vec<u8> = (next..next + n as u64).map(|i| (i * 31 >> 3) as u8).collect();
+                    let bytes: Vec<u8> = (next..next + n as u64).map(|i| ((i * 31) >> 3) as u8).collect();
                     let sent = ring.send(&bytes, class_max);
                     next += sent as u64;
                     oracle.extend(&bytes[..sent]);

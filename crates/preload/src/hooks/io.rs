@@ -56,6 +56,7 @@ macro_rules! export {
     (@one $name:ident ($($arg:ident: $t:ty),* $(,)?) $ret:ty, $body:block) => {
         /// # Safety
         /// As libc's function of this name.
+        #[allow(non_snake_case)]
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub(crate) unsafe extern "C-unwind" fn $name($($arg: $t),*) -> $ret $body
     };

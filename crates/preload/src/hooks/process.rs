@@ -30,7 +30,7 @@ macro_rules! vfork {
         /// As libc's function of this name.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
-        pub unsafe extern "C-unwind" fn $name() -> pid_t {
+        pub(crate) unsafe extern "C-unwind" fn $name() -> pid_t {
             naked_asm!(
                 ".cfi_startproc",
                 "pop rdi",
@@ -223,7 +223,7 @@ macro_rules! variadic {
         /// As libc's function of this name.
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
-        pub unsafe extern "C-unwind" fn $name() -> c_int {
+        pub(crate) unsafe extern "C-unwind" fn $name() -> c_int {
             naked_asm!(
                 ".cfi_startproc",
                 "sub rsp, 56",

@@ -61,7 +61,7 @@ fn invalid() -> sighandler_t {
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sigaction(
+pub(crate) unsafe extern "C-unwind" fn sigaction(
     signal: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
@@ -97,7 +97,7 @@ fn first_word(set: &sigset_t) -> u64 {
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn __sigaction(
+pub(crate) unsafe extern "C-unwind" fn __sigaction(
     signal: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
@@ -109,7 +109,7 @@ pub unsafe extern "C-unwind" fn __sigaction(
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+pub(crate) unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     if handler == SIG_ERR {
         return invalid();
     }
@@ -122,7 +122,7 @@ pub unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> 
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
+pub(crate) unsafe extern "C-unwind" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
     // SAFETY: the same function.
     unsafe { signal(number, handler) }
 }
@@ -130,7 +130,7 @@ pub unsafe extern "C-unwind" fn bsd_signal(number: c_int, handler: sighandler_t)
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
+pub(crate) unsafe extern "C-unwind" fn ssignal(number: c_int, handler: sighandler_t) -> sighandler_t {
     // SAFETY: the same function.
     unsafe { signal(number, handler) }
 }
@@ -138,7 +138,7 @@ pub unsafe extern "C-unwind" fn ssignal(number: c_int, handler: sighandler_t) ->
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+pub(crate) unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     if handler == SIG_ERR {
         return invalid();
     }
@@ -149,7 +149,7 @@ pub unsafe extern "C-unwind" fn sysv_signal(signal: c_int, handler: sighandler_t
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+pub(crate) unsafe extern "C-unwind" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     // SAFETY: the same function.
     unsafe { sysv_signal(signal, handler) }
 }
@@ -157,7 +157,7 @@ pub unsafe extern "C-unwind" fn __sysv_signal(signal: c_int, handler: sighandler
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sigset(signal: c_int, disposition: sighandler_t) -> sighandler_t {
+pub(crate) unsafe extern "C-unwind" fn sigset(signal: c_int, disposition: sighandler_t) -> sighandler_t {
     let Some(own) = check(signal) else { return invalid() };
     if disposition == SIG_HOLD {
         let held = change_mask(libc::SIG_BLOCK, Some(own)).is_ok_and(|before| before & own != 0);
@@ -177,7 +177,7 @@ pub unsafe extern "C-unwind" fn sigset(signal: c_int, disposition: sighandler_t)
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sigignore(signal: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn sigignore(signal: c_int) -> c_int {
     // SAFETY: no handler is set.
     if unsafe { set_handler(signal, libc::SIG_IGN, 0, 0) } == SIG_ERR { -1 } else { 0 }
 }
@@ -185,7 +185,7 @@ pub unsafe extern "C-unwind" fn sigignore(signal: c_int) -> c_int {
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupt: c_int) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupt: c_int) -> c_int {
     // SAFETY: only reads.
     let Some(mut action) = (unsafe { change(signal, None) }) else { return -1 };
     let own = check(signal).unwrap_or(0);
@@ -203,7 +203,7 @@ pub unsafe extern "C-unwind" fn siginterrupt(signal: c_int, interrupt: c_int) ->
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
     // SAFETY: null or the program's set.
     let wanted = unsafe { set.as_ref() }.map(|set| first_word(set) & !signals::INTERNAL);
     match change_mask(how, wanted) {
@@ -221,7 +221,7 @@ pub unsafe extern "C-unwind" fn pthread_sigmask(how: c_int, set: *const sigset_t
 /// # Safety
 /// As the C function.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
     // SAFETY: the same, but for the way that errors are told.
     match unsafe { pthread_sigmask(how, set, old) } {
         0 => 0,

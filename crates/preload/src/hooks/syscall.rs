@@ -26,7 +26,7 @@ type Function = unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, 
 /// the same place of the stack.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
-pub unsafe extern "C-unwind" fn syscall(
+pub(crate) unsafe extern "C-unwind" fn syscall(
     number: c_long,
     a0: usize,
     a1: usize,

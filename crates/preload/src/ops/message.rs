@@ -163,6 +163,7 @@ fn for_each_descriptor(message: *const msghdr, mut f: impl FnMut(c_int)) {
             for i in 0..count.min(DESCRIPTORS_MAX) {
                 // SAFETY: as above.
                 if let Some(fd) =
+                    // SAFETY: as above.
                     unsafe { copy::read((at + size_of::<cmsghdr>() + i * size_of::<c_int>()) as *const c_int) }
                 {
                     f(fd);

@@ -224,6 +224,7 @@ fn take_one_shot(signal: c_int, seen: &KernelSigaction) -> Option<()> {
 ///
 /// # Safety
 /// As for [`exchange`]; bad addresses are answered with -EFAULT once armed.
+#[allow(dead_code)]
 pub(crate) unsafe fn raw_sigaction(
     signal: c_int,
     new: *const KernelSigaction,

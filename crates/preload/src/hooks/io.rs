@@ -199,17 +199,7 @@ export!(sendmsg = fn(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's own call.
     let original = || unsafe { real::sendmsg()(fd, msg, flags) };
     match route_tx(fd) {
-        Route::Kernel => {
-            let armed = attach::is_armed();
-            if armed {
-                message::share_descriptors(msg);
-            }
-            let answer = original();
-            if !armed && answer >= 0 && crate::config::enabled() {
-                message::share_descriptors(msg);
-            }
-            answer
-        }
+        Route::Kernel => message::share_while(core::iter::once(msg), original),
         Route::Counted(index, c) => {
             let answer = original();
             sent(index, c, fd, answer);
@@ -247,7 +237,13 @@ export!(sendmmsg = fn(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_in
     // SAFETY: the program's own call.
     let original = || unsafe { real::sendmmsg()(fd, messages, count, flags) };
     match route_tx(fd) {
-        Route::Kernel => original(),
+        Route::Kernel => {
+            let each = (0..count.min(message::MESSAGES_MAX) as usize).map(|i| {
+                // SAFETY: address arithmetic only.
+                unsafe { &raw const (*messages.wrapping_add(i)).msg_hdr }
+            });
+            message::share_while(each, || original() as isize) as c_int
+        }
         Route::Counted(index, c) => {
             let answer = original();
             sent(index, c, fd, answer as isize);

@@ -7,10 +7,10 @@ use crate::conn::Conn;
 use crate::iov::Cursor;
 use crate::table::{self, Entry};
 use crate::tx::Outcome;
-use crate::{attach, copy, rx, sys, tx, upgrade};
+use crate::{attach, config, copy, rx, sys, tx, upgrade};
 
 /// Messages per call, as in the kernel (UIO_MAXIOV).
-const MESSAGES_MAX: u32 = 1024;
+pub(crate) const MESSAGES_MAX: u32 = 1024;
 /// Descriptors per message, as in the kernel (SCM_MAX_FD).
 const DESCRIPTORS_MAX: usize = 253;
 
@@ -188,16 +188,34 @@ pub(crate) fn note_descriptors_many(messages: *const mmsghdr, answer: c_int) {
     }
 }
 
-/// Descriptors are about to be sent: another process will hold those connections as well.
+/// Sends messages of which each may carry descriptors: another process will hold those connections as well.
 ///
-/// Called before the message is sent, except in a process without upgraded connections, where it must
-/// not be read before the kernel has found it readable.
-pub(crate) fn share_descriptors(message: *const msghdr) {
+/// They are looked at before they are sent, except in a process without upgraded connections, where a message
+/// must not be read before the kernel has found it readable.
+pub(crate) fn share_while(
+    messages: impl Iterator<Item = *const msghdr> + Clone,
+    send: impl FnOnce() -> isize,
+) -> isize {
+    let armed = attach::is_armed();
+    if armed {
+        messages.clone().for_each(share_descriptors);
+    }
+    let answer = send();
+    if !armed && answer >= 0 && config::enabled() {
+        messages.for_each(share_descriptors);
+    }
+    answer
+}
+
+/// Whoever gets the descriptors may be without the library: upgraded connections return to TCP. What is
+/// unread in the ring only this library can deliver.
+fn share_descriptors(message: *const msghdr) {
     for_each_descriptor(message, |fd| {
         if let Entry::Epoll(index) = table::get(fd) {
             crate::epoll::share_with_others(index);
         } else if let Some((_, c)) = upgrade::connection(fd) {
             attach::share(c, fd);
+            attach::keep_on_tcp(c, fd, Reason::Shared);
         }
     });
 }

@@ -1,7 +1,7 @@
 //! What the environment says, read once in the constructor. Set by `ringway run`.
 
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use libc::c_char;
 
@@ -14,6 +14,24 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 static RUN: AtomicU64 = AtomicU64::new(0);
 static PATH_LEN: AtomicUsize = AtomicUsize::new(0);
 static mut PATH: [u8; PATH_BYTES] = [0; PATH_BYTES];
+
+/// What `RINGWAY_IO_URING` says (see `ops::uring`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uring {
+    Auto = 0,
+    Deny = 1,
+    Allow = 2,
+}
+
+static URING: AtomicU32 = AtomicU32::new(Uring::Auto as u32);
+
+pub(crate) fn uring() -> Uring {
+    match URING.load(Relaxed) {
+        1 => Uring::Deny,
+        2 => Uring::Allow,
+        _ => Uring::Auto,
+    }
+}
 
 /// Whether connections are to be watched at all.
 #[inline]
@@ -53,6 +71,12 @@ pub(crate) unsafe fn read() {
         Some(b"efficient") => Profile::Efficient,
         _ => Profile::Balanced,
     });
+    let uring = match variable(c"RINGWAY_IO_URING") {
+        Some(b"deny") => Uring::Deny,
+        Some(b"allow") => Uring::Allow,
+        _ => Uring::Auto,
+    };
+    URING.store(uring as u32, Relaxed);
     if let Some(id) = variable(c"RINGWAY_RUN_ID") {
         RUN.store(
             id.iter().filter(|b| b.is_ascii_digit()).fold(0, |n, b| n.wrapping_mul(10) + (b - b'0') as u64),

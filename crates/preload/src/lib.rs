@@ -66,6 +66,9 @@ unsafe extern "C" fn initialise() {
     process::install();
     exit::install();
     if config::enabled() {
+        if config::uring() == config::Uring::Deny {
+            ops::uring::deny();
+        }
         ops::stdio::adopt_standard_streams();
     }
 }

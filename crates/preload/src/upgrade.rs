@@ -7,7 +7,7 @@ use libc::c_int;
 use ringway_channel::Reason;
 
 use crate::conn::{self, Conn, State};
-use crate::ops::stdio;
+use crate::ops::{stdio, uring};
 use crate::table::{self, Entry};
 use crate::{attach, config, family, kernel, monitor, rx, stats, sys};
 
@@ -144,6 +144,10 @@ fn offer(index: u32, c: &'static Conn, fd: c_int) {
     c.fd.store(fd, Relaxed);
     if !is_local(fd) {
         attach::keep_on_tcp(c, fd, Reason::NotLocal);
+        return;
+    }
+    if uring::is_in_use() {
+        attach::keep_on_tcp(c, fd, Reason::IoUring);
         return;
     }
     if monitor::offer(c.token(index), fd) {

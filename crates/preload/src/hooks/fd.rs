@@ -4,7 +4,8 @@ use libc::{c_int, c_uint, c_ulong};
 
 use super::io::export;
 use crate::ops::{descriptor, option};
-use crate::{config, copy, real, sys};
+use crate::table::{self, Entry};
+use crate::{config, copy, real, sys, upgrade};
 
 const FIOASYNC: c_ulong = libc::FIOASYNC;
 const SIOCOUTQ: c_ulong = libc::TIOCOUTQ;
@@ -18,6 +19,15 @@ export!(close_range = fn(first: c_uint, last: c_uint, flags: c_int) -> c_int { d
 
 export!(closefrom = fn(first: c_int) -> () {
     descriptor::close_range(first.max(0) as c_uint, c_uint::MAX, 0);
+});
+
+export!(pidfd_getfd = fn(pidfd: c_int, of: c_int, flags: c_uint) -> c_int {
+    // SAFETY: the program's own call.
+    let fd = unsafe { real::pidfd_getfd()(pidfd, of, flags) };
+    if fd >= 0 && config::enabled() {
+        upgrade::release(table::replace(fd, Entry::Unknown));
+    }
+    fd
 });
 
 export!(dup = fn(fd: c_int) -> c_int {

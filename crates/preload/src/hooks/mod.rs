@@ -7,4 +7,5 @@ mod process;
 pub(crate) mod signal;
 mod socket;
 mod stdio;
+mod syscall;
 mod transfer;

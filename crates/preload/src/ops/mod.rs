@@ -7,3 +7,4 @@ pub(crate) mod poll;
 pub(crate) mod select;
 pub(crate) mod stdio;
 pub(crate) mod transfer;
+pub(crate) mod uring;

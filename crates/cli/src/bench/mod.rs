@@ -52,17 +52,19 @@ pub(crate) struct Plan {
     pub(crate) pinned: bool,
 }
 
-/// The cases with these names (or names that begin like this); all for none.
+/// The cases with these names, or whose names begin like these; all for none.
 pub(crate) fn select(names: &[String]) -> Result<Vec<Case>> {
     let all = Case::all();
-    for name in names {
-        if !all.iter().any(|case| case.name.starts_with(name.as_str())) {
-            let known: Vec<_> = all.iter().map(|case| case.name.as_str()).collect();
-            bail!("no case is called {name:?}; there are {}", known.join(", "));
-        }
+    let means = |name: &String, case: &Case| {
+        let is_exact = all.iter().any(|case| case.name == *name);
+        if is_exact { case.name == *name } else { case.name.starts_with(name.as_str()) }
+    };
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|case| means(name, case))) {
+        let known: Vec<_> = all.iter().map(|case| case.name.as_str()).collect();
+        bail!("no case is called {name:?}; there are {}", known.join(", "));
     }
-    let wanted = |case: &Case| names.is_empty() || names.iter().any(|name| case.name.starts_with(name.as_str()));
-    Ok(all.into_iter().filter(wanted).collect())
+    let wanted = |case: &&Case| names.is_empty() || names.iter().any(|name| means(name, case));
+    Ok(all.iter().filter(wanted).cloned().collect())
 }
 
 /// The cases that promises are made about.
@@ -149,6 +151,7 @@ mod tests {
             select(&wanted).map(|cases| cases.into_iter().map(|c| c.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&["stream", "short"]).unwrap(), ["stream-64k", "short"]);
+        assert_eq!(names(&["connections-10", "nginx"]).unwrap(), ["connections-10", "nginx-small", "nginx-large"]);
         assert_eq!(names(&[]).unwrap().len(), Case::all().len());
         assert!(names(&["strm"]).unwrap_err().to_string().contains("stream-64k"));
     }

@@ -30,9 +30,12 @@ pub(super) fn measure(bed: &Bed, kind: Kind, path: Path, duration: Duration) -> 
             wrk(bed, path, &server, port, connections, duration)
         }
         Kind::Haproxy { connections } => {
-            let (_origin, origin_port) = nginx(bed, path, SMALL_BYTES)?;
+            let (origin, origin_port) = nginx(bed, path, SMALL_BYTES)?;
             let (proxy, port) = haproxy(bed, path, origin_port)?;
-            wrk(bed, path, &proxy, port, connections, duration)
+            let sample = wrk(bed, path, &proxy, port, connections, duration)?;
+            // The proxy shares connections to its origin among its clients.
+            expect_upgraded(bed, &[&origin], 1)?;
+            Ok(sample)
         }
         _ => unreachable!("our own workers have a module of their own"),
     }

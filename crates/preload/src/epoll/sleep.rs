@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::EPOLLOUT;
+use ringway_channel::wait::BELL_TCP;
 use ringway_channel::{End, Path};
 
 use super::set::{self, Inner, Registration};
@@ -68,11 +69,13 @@ impl Inner {
 fn arm_one(r: &mut Registration, silent: &mut bool, hot_word: &mut bool) -> bool {
     let Some(conn) = r.connection() else { return false };
     let Some(end) = conn.end() else { return false };
+    let was_armed = end.own_receiver().futex_value() & BELL_TCP != 0;
     let for_room = r.wanted() & EPOLLOUT as u32 != 0 && waits_for_room(&end);
-    *silent |= arm_connection(conn, &end, for_room, hot_word);
+    *silent |= arm_connection(conn, &end, (true, for_room), hot_word);
     r.idle_sleeps = r.idle_sleeps.saturating_add(1);
     let kernel_served = end.rx_path() != Path::Ring || end.tx_path() != Path::Ring;
-    r.idle_sleeps < IDLE_SLEEPS || kernel_served
+    // What came just before the bell was armed rings none: the round that arms it must look once more.
+    r.idle_sleeps <= IDLE_SLEEPS || !was_armed || kernel_served
 }
 
 /// Whether room is something to wait for: the ring is full.
@@ -80,10 +83,12 @@ pub(crate) fn waits_for_room(end: &End) -> bool {
     end.tx_path() == Path::Ring && !end.producer().is_writable(tx::CLASS_MAX).unwrap_or(true)
 }
 
-/// Asks the peer to ring by TCP when bytes or (`for_room`) room come. Returns true if it cannot ring:
-/// its own bytes go by TCP, so a doorbell byte would be taken for data.
-pub(crate) fn arm_connection(conn: &Conn, end: &End, for_room: bool, hot_word: &mut bool) -> bool {
-    *hot_word |= bell::arm_receiver(conn, end);
+/// Asks the peer to ring by TCP when (data, room) come. Returns true if it cannot ring: its own bytes
+/// go by TCP, so a doorbell byte would be taken for data.
+pub(crate) fn arm_connection(conn: &Conn, end: &End, (for_data, for_room): (bool, bool), hot_word: &mut bool) -> bool {
+    if for_data {
+        *hot_word |= bell::arm_receiver(conn, end);
+    }
     if for_room {
         *hot_word |= bell::arm_sender(conn, end);
     }
@@ -99,7 +104,7 @@ fn disarm_one(r: &Registration) {
     // Another set, a poll or another process may rely on the bell: then it stays armed, which costs the
     // peer a system call and nobody a wake-up.
     let alone = conn.registrations.lock().iter().count() == 1 && conn.poll_sleepers.load(SeqCst) == 0;
-    if alone && !tx::is_shared(&end) {
+    if alone && !tx::is_shared(&end) && r.idle_sleeps < IDLE_SLEEPS {
         bell::disarm(conn, &end);
     }
 }

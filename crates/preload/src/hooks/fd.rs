@@ -70,6 +70,12 @@ export!(fcntl, fcntl64, __fcntl = fn(fd: c_int, command: c_int, arg: usize) -> c
 const F_SETSIG: c_int = 10;
 const F_SETOWN_EX: c_int = 15;
 
+export!(sockatmark = fn(fd: c_int) -> c_int {
+    let mut at_mark: c_int = 0;
+    // SAFETY: an int of ours.
+    if unsafe { ioctl(fd, SIOCATMARK, (&raw mut at_mark) as usize) } < 0 { -1 } else { at_mark }
+});
+
 export!(ioctl = fn(fd: c_int, request: c_ulong, arg: usize) -> c_int {
     let ours = match request {
         libc::FIONREAD => option::unread(fd),

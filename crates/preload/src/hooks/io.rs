@@ -233,7 +233,7 @@ export!(recvmmsg = fn(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_in
     }
 });
 
-export!(sendmmsg = fn(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
+export!(sendmmsg, __sendmmsg = fn(fd: c_int, messages: *mut mmsghdr, count: u32, flags: c_int) -> c_int {
     // SAFETY: the program's own call.
     let original = || unsafe { real::sendmmsg()(fd, messages, count, flags) };
     match route_tx(fd) {

@@ -7,7 +7,7 @@ use crate::ops::{descriptor, option};
 use crate::table::{self, Entry};
 use crate::{config, kernel, real, sys, upgrade};
 
-export!(socket = fn(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+export!(socket, __socket = fn(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: the program's own call.
     let fd = unsafe { real::socket()(domain, kind, protocol) };
     if fd >= 0 && config::enabled() {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::*;
 
-use libc::{POLLIN, POLLOUT, POLLPRI, POLLRDHUP, c_int, pollfd, sigset_t, timespec};
+use libc::{POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, c_int, pollfd, sigset_t, timespec};
 use ringway_channel::Path;
 
 use crate::conn::{self, Conn};
@@ -79,7 +79,8 @@ fn pin_all(fds: &mut [pollfd], keep: bool) {
 /// Marks, while a wait lasts, the entries whose connection is pinned. No event has this bit.
 const PINNED: i16 = 1 << 14;
 
-/// As `PINNED`: the thread waits for room on this connection.
+/// As `PINNED`: the thread's sleep ends by a bell for data, for room.
+const AWAITS_DATA: i16 = 1 << 12;
 const AWAITS_ROOM: i16 = 1 << 11;
 
 fn poll_pinned(fds: &mut [pollfd], asked: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) -> isize {
@@ -180,7 +181,7 @@ fn set_events(p: &pollfd, kernel: i16) -> i16 {
 
 fn epoll_events(p: &pollfd) -> i16 {
     match table::get(p.fd) {
-        Entry::Epoll(index) if epoll::has_due(index) => p.events & (POLLIN | libc::POLLRDNORM),
+        Entry::Epoll(index) if epoll::has_due(index) => p.events & (POLLIN | POLLRDNORM),
         _ => 0,
     }
 }
@@ -224,13 +225,16 @@ fn arm(fds: &mut [pollfd]) -> bool {
         if let Some(c) = ours(p)
             && let Some(end) = c.end()
         {
-            let for_room = p.events & POLLOUT != 0 && epoll::waits_for_room(&end);
-            bell::add_waiter(c, false);
-            if for_room {
-                bell::add_waiter(c, true);
-                p.revents |= AWAITS_ROOM;
+            // Only what is wanted: a bell armed for nobody would hide that one has rung for another thread.
+            let for_data = p.events & (POLLIN | POLLRDNORM) != 0;
+            let for_room = p.events & (POLLOUT | POLLWRNORM) != 0 && epoll::waits_for_room(&end);
+            for (wanted, mark, room) in [(for_data, AWAITS_DATA, false), (for_room, AWAITS_ROOM, true)] {
+                if wanted {
+                    bell::add_waiter(c, room);
+                    p.revents |= mark;
+                }
             }
-            silent |= epoll::arm_connection(c, &end, for_room, &mut hot);
+            silent |= epoll::arm_connection(c, &end, (for_data, for_room), &mut hot);
         } else if let Entry::Epoll(index) = table::get(p.fd) {
             silent |= epoll::arm_set(index);
         }
@@ -245,11 +249,12 @@ fn arm(fds: &mut [pollfd]) -> bool {
 fn disarm(fds: &mut [pollfd]) {
     for p in fds {
         if let Some(c) = ours(p) {
-            bell::drop_waiter(c, false);
-            if p.revents & AWAITS_ROOM != 0 {
-                bell::drop_waiter(c, true);
-                p.revents &= !AWAITS_ROOM;
+            for (mark, room) in [(AWAITS_DATA, false), (AWAITS_ROOM, true)] {
+                if p.revents & mark != 0 {
+                    bell::drop_waiter(c, room);
+                }
             }
+            p.revents &= !(AWAITS_DATA | AWAITS_ROOM);
         }
     }
 }

@@ -327,7 +327,9 @@ impl<'a> End<'a> {
             return Ok(RxSource::Ring { limit_bytes: u64::MAX });
         }
         let (head, ends_at) = (self.consumer().head(), switch.ring_ends_at.load(Relaxed));
-        if ends_at < head {
+        // The sender published everything before it went back; without that, this end would look for
+        // the missing bytes for ever.
+        if ends_at != self.consumer().refresh()? {
             return Err(Violation::Tail { head, tail: ends_at });
         }
         if ends_at > head {

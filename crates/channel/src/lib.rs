@@ -7,9 +7,12 @@
 //! - [`rendezvous`]: the messages by which two ends find each other through the monitor.
 //! - [`observe`]: reading along, for captures.
 //! - [`reason`]: why a connection is on TCP.
+//! - `hostile` (tests and fuzzing): a peer that scribbles on everything it can write.
 
 #[cfg(not(loom))]
 pub mod end;
+#[cfg(all(not(loom), any(test, feature = "hostile")))]
+pub mod hostile;
 #[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]

@@ -32,6 +32,8 @@ mod exit;
 mod family;
 mod growable;
 mod hooks;
+#[cfg(test)]
+mod hostile;
 mod iov;
 mod kernel;
 mod lock;

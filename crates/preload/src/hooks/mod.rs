@@ -2,10 +2,10 @@
 
 pub(crate) mod fd;
 pub(crate) mod io;
-mod poll;
+pub(crate) mod poll;
 mod process;
 pub(crate) mod signal;
-mod socket;
+pub(crate) mod socket;
 mod stdio;
 mod syscall;
 mod transfer;

@@ -343,6 +343,19 @@ impl<'a> End<'a> {
         Ok(RxSource::TcpAgain)
     }
 
+    /// Whether the ring has the next byte, as far as the shared words say: before a switch, TCP may owe
+    /// bytes that come first. Needs no lock and proves nothing.
+    pub fn ring_is_next(&self) -> bool {
+        match self.rx_path() {
+            Path::Ring => true,
+            Path::Demoted => false,
+            Path::Tcp => {
+                let begins_at = &self.incoming.switch.ring_begins_at;
+                self.peer_tx_path() != Path::Tcp && begins_at.load(Relaxed) <= self.page.rx.tcp_consumed.load(Relaxed)
+            }
+        }
+    }
+
     /// Counts bytes taken from TCP (data or doorbells) while the receive lock is held.
     pub fn tcp_consumed(&self, bytes: u64) {
         let counter = &self.page.rx.tcp_consumed;

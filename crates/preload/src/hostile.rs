@@ -19,13 +19,16 @@ use ringway_mem::region::{self, Region};
 
 use crate::hooks::{fd as fd_hooks, io, poll as poll_hooks, socket};
 use crate::testing::shared_memory;
-use crate::{attach, config, kernel, real, spin, stats, sys, thread, tx, upgrade};
+use crate::{attach, config, kernel, real, reset, spin, stats, sys, thread, tx, upgrade};
 
 const CONNECTION: u64 = 7;
 /// Longest buffer of a call.
 const BUFFER_BYTES: usize = 2 << 20;
 /// A call that has not come back after so many seconds hangs.
 const PATIENCE_S: u32 = 20;
+
+/// How often poll may call a finished connection readable when nothing comes of it.
+const VAIN_MAX: u32 = 8;
 
 /// A hostile peer: its mapping of the ring region, its end of the TCP connection, correct indices.
 struct Peer {
@@ -38,6 +41,14 @@ impl Peer {
     fn header(&self) -> &RingHeader {
         // SAFETY: the region is mapped as long as `self` lives; the header is made of atomics.
         unsafe { self.ring.base().cast::<RingHeader>().as_ref() }
+    }
+
+    /// Goes, in order or by a reset; what it wrote stays in the victim's mapping.
+    fn go(&self, in_order: bool) {
+        match in_order {
+            true => _ = self.tcp.shutdown(Shutdown::Write),
+            false => reset::disconnect(self.tcp.as_raw_fd()),
+        }
     }
 
     fn act(&mut self, choices: &mut impl Choices) -> Option<()> {
@@ -146,6 +157,23 @@ impl Victim<'_> {
         Ok(())
     }
 
+    /// The peer has gone for good: the program comes to the end, whatever is left of the words.
+    fn drain(&mut self) {
+        let mut vain = 0;
+        loop {
+            let mut p = pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry of ours.
+            let n = unsafe { poll_hooks::poll(&raw mut p, 1, -1) };
+            assert_eq!(n, 1, "poll without a limit");
+            let before = self.tally.received_bytes.load(Relaxed);
+            if self.receive(BUFFER_BYTES, false, 0).is_err() {
+                return;
+            }
+            vain += u32::from(self.tally.received_bytes.load(Relaxed) == before);
+            assert!(vain < VAIN_MAX, "poll says readable ({:#x}), recv says nothing", p.revents);
+        }
+    }
+
     fn count_unread(&self) -> Result<(), Over> {
         let mut unread: c_int = -1;
         // SAFETY: FIONREAD writes one int.
@@ -187,13 +215,9 @@ fn upgraded_pair(listener: &TcpListener) -> (c_int, Peer) {
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (tcp, _) = listener.accept().unwrap();
     tcp.set_nonblocking(true).unwrap();
-    // No address stays in TIME_WAIT after a hundred thousand connections.
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let instant = std::time::Duration::from_micros(300);
     ours.set_read_timeout(Some(instant)).unwrap();
     ours.set_write_timeout(Some(instant)).unwrap();
-    // SAFETY: a linger of ours.
-    unsafe { sys::setsockopt(tcp.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), 8) };
 
     let ring_fd: OwnedFd = region::create_sealed("hostile", RING_REGION_BYTES).unwrap();
     let page_fd: OwnedFd = region::create_sealed("hostile-end", END_REGION_BYTES).unwrap();
@@ -236,20 +260,26 @@ fn run(choices: &mut impl Choices, steps: u64, tally: &Tally) {
         tally.connections.fetch_add(1, Relaxed);
         let (fd, mut peer) = upgraded_pair(&listener);
         let mut victim = Victim { fd, buffer, tally };
-        while tally.steps.load(Relaxed) < steps {
+        let mut over = Some(Ok(()));
+        while let Some(Ok(())) = over
+            && tally.steps.load(Relaxed) < steps
+        {
             tally.steps.fetch_add(1, Relaxed);
-            let over = match choices.below(3) {
+            over = match choices.below(3) {
                 Some(0) => victim.act(choices),
                 Some(_) => peer.act(choices).map(Ok),
                 None => None,
             };
-            if !matches!(over, Some(Ok(()))) {
-                break;
+            if choices.below(128) == Some(0) {
+                peer.go(choices.below(2) == Some(0));
+                victim.drain();
+                over = None;
             }
         }
         let end = upgrade::connection(fd).and_then(|(_, c)| c.end());
         tally.on_ring.fetch_add(end.is_some_and(|e| e.rx_path() == Path::Ring).into(), Relaxed);
-        drop(peer);
+        // By a reset: no address may stay in TIME_WAIT.
+        peer.go(false);
         // SAFETY: the victim's own descriptor.
         assert_eq!(unsafe { fd_hooks::close(fd) }, 0);
         buffer = victim.buffer;

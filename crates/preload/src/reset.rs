@@ -25,7 +25,7 @@ pub(crate) fn violated(conn: &Conn, fd: c_int, _what: Violation) -> c_int {
 }
 
 /// Sends RST and leaves the socket unconnected, as `connect` to AF_UNSPEC does.
-fn disconnect(fd: c_int) {
+pub(crate) fn disconnect(fd: c_int) {
     // SAFETY: an all-zero sockaddr has family AF_UNSPEC.
     let address: sockaddr = unsafe { core::mem::zeroed() };
     let (at, bytes) = ((&raw const address) as usize, size_of::<sockaddr>());

@@ -21,6 +21,10 @@ pub(crate) const AS_FILE: c_int = 1 << 24;
 /// How often a reader that finds nothing looks whether the peer has finished, in microseconds.
 const LOOK_US: u64 = 100;
 
+/// Steps in a row that bring no byte, after which a call looks no further while it holds the lock: more
+/// of them only happen to one whose peer keeps it busy.
+const IDLE_STEPS_MAX: u32 = 64;
+
 /// What one try under the lock came to.
 enum Step {
     Got(usize),
@@ -108,10 +112,12 @@ fn receive_available(
     if request.peek {
         return peek(conn, end, fd, *cursor, request);
     }
-    let mut done = 0;
+    let (mut done, mut idle_steps) = (0, 0);
     loop {
         let want = request.total - before - done;
         match step(conn, end, fd, cursor, want, request) {
+            Ok(Step::Got(0)) if idle_steps == IDLE_STEPS_MAX => return (done, Step::Empty),
+            Ok(Step::Got(0)) => idle_steps += 1,
             Ok(Step::Got(n)) => {
                 done += n;
                 if n >= want {
@@ -143,9 +149,14 @@ fn step(
             Ok(tcp_step(end, fd, cursor, (want as u64).min(limit_bytes) as usize, request.flags))
         }
         RxSource::Doorbells { discard_bytes } => {
-            let n = kernel::discard(fd, discard_bytes.min(1 << 20) as usize);
-            end.tcp_consumed(n as u64);
-            if n > 0 { Ok(Step::Got(0)) } else { Ok(Step::Empty) }
+            // Looked before: what arrived before a FIN is there by now.
+            let finished = wait::look_if_due(conn, end, fd, LOOK_US);
+            let n = discard_doorbells(end, fd, discard_bytes.min(1 << 20));
+            Ok(match n {
+                0 if finished => Step::Kernel,
+                0 => Step::Empty,
+                _ => Step::Got(0),
+            })
         }
         RxSource::TcpAgain => Ok(Step::Kernel),
     }
@@ -286,7 +297,8 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: impl Sink, request: &Requ
                 let want = request.total.min(limit_bytes.min(usize::MAX as u64) as usize);
                 match peek_ring(conn, end, &mut cursor, want, request.discard) {
                     Ok(Some(0)) => return (0, Step::Error(libc::EFAULT)),
-                    // Less than wanted and nothing more to come: that is all.
+                    // Less than wanted, and what follows is on TCP or does not come: that is all.
+                    Ok(Some(n)) if n < request.total && end.peer_tx_path() == Path::Demoted => return (n, Step::End),
                     Ok(Some(n)) if n < want && wait::look_if_due(conn, end, fd, LOOK_US) => return (n, Step::End),
                     Ok(Some(n)) => return (n, Step::Got(n)),
                     Ok(None) => ring_is_empty(conn, end, fd),
@@ -297,7 +309,8 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: impl Sink, request: &Requ
                 let limit = (request.total as u64).min(limit_bytes) as usize;
                 let n = cursor.receive_by_tcp(fd, limit, request.flags | libc::MSG_DONTWAIT);
                 if n > 0 {
-                    return (n as usize, Step::Got(n as usize));
+                    let switched = end.peer_tx_path() != Path::Tcp;
+                    return (n as usize, if switched { Step::End } else { Step::Got(n as usize) });
                 }
                 Ok(probe(fd))
             }

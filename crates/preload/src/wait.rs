@@ -119,7 +119,7 @@ impl Waiter {
     /// Waits until the incoming direction may have something. The connection is pinned.
     pub(crate) fn readable(&mut self, conn: &Conn, end: &End, fd: c_int) -> Wake {
         if end.rx_path() != Path::Ring || end.peer_tx_path() == Path::Demoted {
-            return self.tcp_event(conn, end, fd, libc::POLLIN | libc::POLLRDHUP);
+            return self.readable_on_tcp(conn, end, fd);
         }
         let consumer = end.consumer();
         let seen = self.seen;
@@ -148,7 +148,7 @@ impl Waiter {
     /// Waits until the outgoing ring may have room. The connection is pinned.
     pub(crate) fn writable(&mut self, conn: &Conn, end: &End, fd: c_int) -> Wake {
         if end.tx_path() != Path::Ring {
-            return self.tcp_event(conn, end, fd, libc::POLLOUT);
+            return if self.may_block(end, fd) { self.tcp_event(fd, libc::POLLOUT) } else { Wake::WouldBlock };
         }
         let producer = end.producer();
         let has_room = || producer.free(1).is_ok_and(|n| n > 0) || producer.free(1).is_err();
@@ -196,16 +196,21 @@ impl Waiter {
         self.after_sleep(answer)
     }
 
-    /// Waits for the TCP socket itself; the peer rings by TCP byte.
-    fn tcp_event(&mut self, conn: &Conn, end: &End, fd: c_int, events: i16) -> Wake {
+    /// Waits for bytes on TCP, or for the bell that the peer rings there once it has switched.
+    fn readable_on_tcp(&mut self, conn: &Conn, end: &End, fd: c_int) -> Wake {
         if !self.may_block(end, fd) {
             return Wake::WouldBlock;
         }
         bell::arm_receiver(conn, end);
         // The peer may have switched, and published without ringing, before the bell was armed.
-        if end.rx_path() != Path::Demoted && end.consumer().has_news() {
+        if end.ring_is_next() && end.consumer().has_news() {
             return Wake::Again;
         }
+        self.tcp_event(fd, libc::POLLIN | libc::POLLRDHUP)
+    }
+
+    /// Waits for the TCP socket itself.
+    fn tcp_event(&mut self, fd: c_int, events: i16) -> Wake {
         let slice = match self.next_slice(false) {
             Ok(slice) => slice,
             Err(wake) => return wake,

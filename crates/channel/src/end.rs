@@ -285,6 +285,7 @@ impl<'a> End<'a> {
     }
 
     /// Whether the peer's sending has gone back to TCP: its doorbells are silent then.
+    #[inline]
     pub fn peer_tx_path(&self) -> Path {
         Path::from_number(self.incoming.switch.path.load(Acquire))
     }
@@ -298,7 +299,17 @@ impl<'a> End<'a> {
     /// Where the next byte is. The caller holds the receive lock. `tcp_unread` is what the kernel
     /// holds unread (SIOCINQ), asked *before* this call: as long as the sender has not switched, just
     /// those bytes are surely data and no doorbells.
+    #[inline]
     pub fn rx_source(&self, tcp_unread: impl FnOnce() -> u64) -> Result<RxSource, Violation> {
+        if self.rx_path() == Path::Ring && self.peer_tx_path() != Path::Demoted {
+            return Ok(RxSource::Ring { limit_bytes: u64::MAX });
+        }
+        self.rx_source_between(tcp_unread)
+    }
+
+    /// As `rx_source`, where the direction is about to move between TCP and the ring.
+    #[cold]
+    fn rx_source_between(&self, tcp_unread: impl FnOnce() -> u64) -> Result<RxSource, Violation> {
         match self.rx_path() {
             Path::Demoted => return Ok(RxSource::TcpAgain),
             Path::Ring => return self.ring_source(),
@@ -320,7 +331,6 @@ impl<'a> End<'a> {
         self.ring_source()
     }
 
-    #[inline]
     fn ring_source(&self) -> Result<RxSource, Violation> {
         let switch = &self.incoming.switch;
         if Path::from_number(switch.path.load(Acquire)) != Path::Demoted {

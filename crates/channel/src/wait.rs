@@ -51,9 +51,13 @@ impl SleepWord<'_> {
         self.0.fetch_and(!bells, Relaxed) & bells
     }
 
-    /// Sleeper: promises the barrier from now on. Does nothing while a bell is armed.
+    /// Sleeper: promises the barrier from now on. Does nothing while a bell is armed. Looks first: even an
+    /// exchange that fails would take the line away from the waker.
+    #[inline]
     pub fn heat(self) {
-        let _ = self.0.compare_exchange(0, HOT, Relaxed, Relaxed);
+        if self.0.load(Relaxed) == 0 {
+            let _ = self.0.compare_exchange(0, HOT, Relaxed, Relaxed);
+        }
     }
 
     /// Sleeper: the value to pass to futex wait; the kernel returns at once if it has changed.

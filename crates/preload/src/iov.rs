@@ -116,7 +116,7 @@ impl Cursor {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn each(&mut self, n: usize, mut transfer: impl FnMut(*mut u8, usize, usize) -> usize) -> usize {
         let mut done = 0;
         while done < n {
@@ -158,7 +158,7 @@ impl Source for Cursor {
         self.checked_total().unwrap_or(0)
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn copy_to(&mut self, to: *mut u8, n: usize) -> usize {
         // SAFETY: the caller vouches for `to`; the program's side may fault, which `copy` survives.
         self.each(n, |base, done, step| unsafe { copy::copy(to.wrapping_add(done), base, step) })
@@ -175,7 +175,7 @@ impl Sink for Cursor {
         self.checked_total().unwrap_or(0)
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn copy_from(&mut self, from: *const u8, n: usize) -> usize {
         // SAFETY: as in `copy_to`.
         self.each(n, |base, done, step| unsafe { copy::copy(base, from.wrapping_add(done), step) })

@@ -34,15 +34,11 @@ pub(crate) struct RobustLock {
 pub(crate) struct Held<'a> {
     lock: &'a RobustLock,
     critical: &'a Critical,
-    kind: Kind,
+    /// What `list_op_pending` was before.
+    pending: *mut c_void,
+    /// Other threads or processes may want it.
+    shared: bool,
     owner_died: bool,
-}
-
-enum Kind {
-    /// Other threads or processes may want it. Carries what `list_op_pending` was before.
-    Shared { pending: *mut c_void },
-    /// Nobody else can.
-    Unshared,
 }
 
 impl RobustLock {
@@ -52,6 +48,7 @@ impl RobustLock {
     }
 
     /// Takes the lock, waiting at most about `limit_us` (u64::MAX: for ever). None if that was too short.
+    #[inline(always)]
     pub(crate) fn lock<'a>(&'a self, critical: &'a Critical, limit_us: u64) -> Option<Held<'a>> {
         let pending = self.announce(critical);
         let owner_died = self.take(critical, 0).or_else(|| self.wait(critical, limit_us));
@@ -77,10 +74,11 @@ impl RobustLock {
             return None;
         }
         self.word.store(critical.tid() as u32, Ordering::Relaxed);
-        Some(Held { lock: self, critical, kind: Kind::Unshared, owner_died: false })
+        Some(Held { lock: self, critical, pending: ptr::null_mut(), shared: false, owner_died: false })
     }
 
     /// Tells the kernel which lock to release if this thread dies from now on.
+    #[inline(always)]
     fn announce(&self, critical: &Critical) -> *mut c_void {
         let Some(head) = critical.robust_head() else { return ptr::null_mut() };
         let entry = (&raw const self.word).cast::<c_void>().cast_mut().wrapping_byte_offset(-head.futex_offset);
@@ -90,6 +88,7 @@ impl RobustLock {
         before
     }
 
+    #[inline(always)]
     fn outcome<'a>(
         &'a self,
         critical: &'a Critical,
@@ -100,10 +99,11 @@ impl RobustLock {
             retract(critical, pending);
             return None;
         };
-        Some(Held { lock: self, critical, kind: Kind::Shared { pending }, owner_died })
+        Some(Held { lock: self, critical, pending, shared: true, owner_died })
     }
 
     /// One try. `extra` is WAITERS for a thread that slept: others may still sleep.
+    #[inline(always)]
     fn take(&self, critical: &Critical, extra: u32) -> Option<bool> {
         let tid = critical.tid() as u32;
         let mut word = 0;
@@ -156,6 +156,7 @@ impl RobustLock {
 }
 
 /// Puts `list_op_pending` back.
+#[inline(always)]
 fn retract(critical: &Critical, pending: *mut c_void) {
     compiler_fence(Ordering::SeqCst);
     if let Some(RobustHead { pending: field, .. }) = critical.robust_head() {
@@ -171,19 +172,17 @@ impl Held<'_> {
 }
 
 impl Drop for Held<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let word = &self.lock.word;
-        match self.kind {
-            Kind::Unshared => word.store(0, Ordering::Release),
-            Kind::Shared { pending } => {
-                if word.swap(0, Ordering::Release) & WAITERS != 0 {
-                    // SAFETY: the lock is alive: borrowed by `self`.
-                    unsafe { sys::futex_wake(word.as_ptr(), 1, false) };
-                }
-                retract(self.critical, pending);
-            }
+        if !self.shared {
+            return word.store(0, Ordering::Release);
         }
+        if word.swap(0, Ordering::Release) & WAITERS != 0 {
+            // SAFETY: the lock is alive: borrowed by `self`.
+            unsafe { sys::futex_wake(word.as_ptr(), 1, false) };
+        }
+        retract(self.critical, self.pending);
     }
 }
 

@@ -27,7 +27,8 @@ const IDLE_STEPS_MAX: u32 = 64;
 
 /// What one try under the lock came to.
 enum Step {
-    Got(usize),
+    /// Some bytes, or something else that is worth another look.
+    Got,
     /// Nothing there (yet).
     Empty,
     /// The stream has ended or failed, or TCP serves it now: the kernel has the answer.
@@ -49,7 +50,7 @@ struct Request {
 }
 
 /// Receives into what `cursor` covers. `flags` are those of `recv`.
-pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: impl Sink, flags: c_int) -> Outcome {
+pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: &mut impl Sink, flags: c_int) -> Outcome {
     if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
         return Outcome::Kernel;
     }
@@ -69,9 +70,8 @@ pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: impl S
         drop(critical);
         return nothing_wanted(index, conn, fd, flags);
     }
-    let mut cursor = cursor;
-    let (done, stop) = receive_available(conn, &end, fd, &mut cursor, &request, 0, &critical);
-    if done >= request.target && matches!(stop, Step::Got(_) | Step::Empty) {
+    let (done, stop) = receive_available(conn, &end, fd, cursor, &request, 0, &critical);
+    if done >= request.target && matches!(stop, Step::Got | Step::Empty) {
         stats::count(|c| &c.ring_rx_calls);
         return Outcome::Done(done as isize);
     }
@@ -90,15 +90,15 @@ fn nothing_wanted(index: u32, conn: &'static Conn, fd: c_int, flags: c_int) -> O
         return Outcome::Done(0);
     }
     let mut byte = 0u8;
-    let Ok(cursor) = Cursor::single((&raw mut byte).cast(), 1) else { return Outcome::Kernel };
-    match receive(index, conn, fd, cursor, flags | libc::MSG_PEEK) {
+    let Ok(mut cursor) = Cursor::single((&raw mut byte).cast(), 1) else { return Outcome::Kernel };
+    match receive(index, conn, fd, &mut cursor, flags | libc::MSG_PEEK) {
         Outcome::Done(n) if n > 0 => Outcome::Done(0),
         other => other,
     }
 }
 
 /// Takes what is there, at most what is wanted; says why it stopped.
-#[inline]
+#[inline(always)]
 fn receive_available(
     conn: &Conn,
     end: &End,
@@ -114,55 +114,61 @@ fn receive_available(
     }
     let (mut done, mut idle_steps) = (0, 0);
     loop {
-        let want = request.total - before - done;
-        match step(conn, end, fd, cursor, want, request) {
-            Ok(Step::Got(0)) if idle_steps == IDLE_STEPS_MAX => return (done, Step::Empty),
-            Ok(Step::Got(0)) => idle_steps += 1,
-            Ok(Step::Got(n)) => {
-                done += n;
-                if n >= want {
-                    return (done, Step::Got(n));
+        let taken = done;
+        match step(conn, end, fd, cursor, request, before, &mut done) {
+            Step::Got if done == taken && idle_steps == IDLE_STEPS_MAX => return (done, Step::Empty),
+            Step::Got if done == taken => idle_steps += 1,
+            Step::Got => {
+                let all = before + done;
+                if all >= request.total || (all >= request.target && !end.consumer().has_news()) {
+                    return (done, Step::Got);
                 }
             }
-            Ok(stop) => return (done, stop),
-            Err(violation) => return (done, Step::Error(reset::violated(conn, fd, violation))),
+            stop => return (done, stop),
         }
     }
 }
 
-/// One try, receive lock held.
-#[inline]
+/// One try, receive lock held; adds to `done` what it took. `before` bytes were taken by earlier rounds.
+#[inline(always)]
 fn step(
     conn: &Conn,
     end: &End,
     fd: c_int,
     cursor: &mut impl Sink,
-    want: usize,
     request: &Request,
-) -> Result<Step, Violation> {
-    match end.rx_source(|| kernel::unread(fd))? {
-        RxSource::Ring { limit_bytes } => {
+    before: usize,
+    done: &mut usize,
+) -> Step {
+    let want = request.total - before - *done;
+    match end.rx_source(|| kernel::unread(fd)) {
+        Ok(RxSource::Ring { limit_bytes }) => {
             let want = want.min(limit_bytes.min(usize::MAX as u64) as usize);
-            ring_step(conn, end, fd, cursor, want, request.discard)
+            ring_step(conn, end, fd, cursor, want, request.discard, done)
         }
-        RxSource::Tcp { limit_bytes } => {
-            Ok(tcp_step(end, fd, cursor, (want as u64).min(limit_bytes) as usize, request.flags))
+        Ok(RxSource::Tcp { limit_bytes }) => {
+            tcp_step(end, fd, cursor, (want as u64).min(limit_bytes) as usize, request.flags, done)
         }
-        RxSource::Doorbells { discard_bytes } => {
+        Ok(RxSource::Doorbells { discard_bytes }) => {
             // Looked before: what arrived before a FIN is there by now.
             let finished = wait::look_if_due(conn, end, fd, LOOK_US);
-            let n = discard_doorbells(end, fd, discard_bytes.min(1 << 20));
-            Ok(match n {
+            match discard_doorbells(end, fd, discard_bytes.min(1 << 20)) {
                 0 if finished => Step::Kernel,
                 0 => Step::Empty,
-                _ => Step::Got(0),
-            })
+                _ => Step::Got,
+            }
         }
-        RxSource::TcpAgain => Ok(Step::Kernel),
+        Ok(RxSource::TcpAgain) => Step::Kernel,
+        Err(violation) => violated(conn, fd, violation),
     }
 }
 
-#[inline]
+#[cold]
+fn violated(conn: &Conn, fd: c_int, violation: Violation) -> Step {
+    Step::Error(reset::violated(conn, fd, violation))
+}
+
+#[inline(always)]
 fn ring_step(
     conn: &Conn,
     end: &End,
@@ -170,23 +176,30 @@ fn ring_step(
     cursor: &mut impl Sink,
     want: usize,
     discard: bool,
-) -> Result<Step, Violation> {
+    done: &mut usize,
+) -> Step {
     if bell::is_due(conn, end) {
         bell::drain_locked(conn, end, fd);
     }
     let consumer = end.consumer();
-    let spans = consumer.spans(want)?;
+    let spans = match consumer.spans(want) {
+        Ok(spans) => spans,
+        Err(violation) => return violated(conn, fd, violation),
+    };
     if spans.is_empty() {
         return ring_is_empty(conn, end, fd);
     }
     let taken = if discard { spans.bytes() } else { copy_out(conn, spans, cursor) };
     if taken == 0 {
-        return Ok(Step::Error(libc::EFAULT));
+        return Step::Error(libc::EFAULT);
     }
     consumer.consume(taken, spin::cpu_plus_one());
     stats::add(|c| &c.ring_rx_bytes, taken as u64);
-    wake_sender(end, fd, spans.class, taken)?;
-    Ok(Step::Got(taken))
+    *done += taken;
+    match wake_sender(end, fd, spans.class, taken) {
+        Ok(()) => Step::Got,
+        Err(violation) => violated(conn, fd, violation),
+    }
 }
 
 /// Wakes a sender that waits for room, once half of the ring is free: fewer, longer turns.
@@ -194,7 +207,7 @@ fn ring_step(
 /// A sender sleeps only when the ring is full, and this end always looks at the ring again before it
 /// sleeps itself. So the fence that orders the head before the look at the word is needed only when
 /// this read takes the ring from above to below one half.
-#[inline]
+#[inline(always)]
 fn wake_sender(end: &End, fd: c_int, class: usize, taken: usize) -> Result<(), Violation> {
     let half = ringway_channel::layout::CLASS_BYTES.get(class).map_or(0, |&c| c as u64 / 2);
     let known = end.consumer().known();
@@ -211,31 +224,31 @@ fn wake_sender(end: &End, fd: c_int, class: usize, taken: usize) -> Result<(), V
 
 /// The ring is empty: has the peer finished?
 #[cold]
-fn ring_is_empty(conn: &Conn, end: &End, fd: c_int) -> Result<Step, Violation> {
+fn ring_is_empty(conn: &Conn, end: &End, fd: c_int) -> Step {
     if end.page.options.shutdown.load(Relaxed) & SHUT_RX != 0 {
-        return Ok(Step::Kernel);
+        return Step::Kernel;
     }
     if !wait::look_if_due(conn, end, fd, LOOK_US) {
-        return Ok(Step::Empty);
+        return Step::Empty;
     }
     // What the peer published before its FIN is visible by now.
     fence(Acquire);
     if end.consumer().has_news() || end.peer_tx_path() == Path::Demoted {
-        return Ok(Step::Got(0));
+        return Step::Got;
     }
     discard_doorbells(end, fd, end.doorbells_among(kernel::unread(fd)));
     if end.peer_closed_in_order() {
         // Orderly, whatever a doorbell that came too late made of the kernel's connection.
-        return Ok(Step::End);
+        return Step::End;
     }
     if end.peer_died_unread() {
         // Said once, by the kernel if it has seen the reset itself.
         end.page.options.reset_told.store(1, Relaxed);
         if kernel::poll_now(fd, 0) & libc::POLLERR == 0 {
-            return Ok(Step::Error(libc::ECONNRESET));
+            return Step::Error(libc::ECONNRESET);
         }
     }
-    Ok(Step::Kernel)
+    Step::Kernel
 }
 
 /// Throws away so many doorbell bytes, which have arrived; receive lock held.
@@ -248,7 +261,7 @@ pub(crate) fn discard_doorbells(end: &End, fd: c_int, bytes: u64) -> usize {
     discarded
 }
 
-#[inline]
+#[inline(always)]
 fn copy_out(conn: &Conn, spans: Spans, cursor: &mut impl Sink) -> usize {
     let Some(area) = conn.area(spans.class, false) else { return 0 };
     // SAFETY: spans lie inside the area of their class, which is mapped.
@@ -260,7 +273,7 @@ fn copy_out(conn: &Conn, spans: Spans, cursor: &mut impl Sink) -> usize {
 
 /// Bytes from before the switch: the kernel has them, `limit` at most.
 #[cold]
-fn tcp_step(end: &End, fd: c_int, cursor: &mut impl Sink, limit: usize, flags: c_int) -> Step {
+fn tcp_step(end: &End, fd: c_int, cursor: &mut impl Sink, limit: usize, flags: c_int, done: &mut usize) -> Step {
     if limit == 0 {
         return probe(fd);
     }
@@ -269,7 +282,8 @@ fn tcp_step(end: &End, fd: c_int, cursor: &mut impl Sink, limit: usize, flags: c
         0 => Step::Kernel,
         n if n > 0 => {
             end.tcp_consumed(n as u64);
-            Step::Got(n as usize)
+            *done += n as usize;
+            Step::Got
         }
         n if n == -(libc::EAGAIN as isize) => Step::Empty,
         n => Step::Error(-n as c_int),
@@ -282,7 +296,7 @@ fn probe(fd: c_int) -> Step {
     // SAFETY: one byte of ours.
     let n = unsafe { sys::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
     match n {
-        n if n > 0 => Step::Got(0),
+        n if n > 0 => Step::Got,
         n if n == -(libc::EAGAIN as isize) => Step::Empty,
         _ => Step::Kernel,
     }
@@ -300,9 +314,9 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: impl Sink, request: &Requ
                     // Less than wanted, and what follows is on TCP or does not come: that is all.
                     Ok(Some(n)) if n < request.total && end.peer_tx_path() == Path::Demoted => return (n, Step::End),
                     Ok(Some(n)) if n < want && wait::look_if_due(conn, end, fd, LOOK_US) => return (n, Step::End),
-                    Ok(Some(n)) => return (n, Step::Got(n)),
+                    Ok(Some(n)) => return (n, Step::Got),
                     Ok(None) => ring_is_empty(conn, end, fd),
-                    Err(violation) => Err(violation),
+                    Err(violation) => violated(conn, fd, violation),
                 }
             }
             Ok(RxSource::Tcp { limit_bytes }) if limit_bytes > 0 => {
@@ -310,17 +324,16 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: impl Sink, request: &Requ
                 let n = cursor.receive_by_tcp(fd, limit, request.flags | libc::MSG_DONTWAIT);
                 if n > 0 {
                     let switched = end.peer_tx_path() != Path::Tcp;
-                    return (n as usize, if switched { Step::End } else { Step::Got(n as usize) });
+                    return (n as usize, if switched { Step::End } else { Step::Got });
                 }
-                Ok(probe(fd))
+                probe(fd)
             }
-            Ok(_) => step(conn, end, fd, &mut cursor, 0, request),
-            Err(violation) => Err(violation),
+            Ok(_) => step(conn, end, fd, &mut cursor, request, request.total, &mut 0),
+            Err(violation) => violated(conn, fd, violation),
         };
         match answer {
-            Ok(Step::Got(_)) => {}
-            Ok(stop) => return (0, stop),
-            Err(violation) => return (0, Step::Error(reset::violated(conn, fd, violation))),
+            Step::Got => {}
+            stop => return (0, stop),
         }
     }
     (0, Step::Empty)
@@ -355,7 +368,7 @@ fn receive_rest(
     conn: &'static Conn,
     end: &End,
     fd: c_int,
-    mut cursor: impl Sink,
+    cursor: &mut impl Sink,
     request: &Request,
     mut done: usize,
     flags: c_int,
@@ -367,12 +380,12 @@ fn receive_rest(
     loop {
         waiter.seen = request.peek.then(|| end.consumer().head() + done as u64);
         let ended = match stop {
-            Step::Got(_) | Step::Empty if done >= request.target => return Outcome::Done(done as isize),
+            Step::Got | Step::Empty if done >= request.target => return Outcome::Done(done as isize),
             Step::Kernel if done == 0 => return Outcome::Kernel,
             Step::End if done == 0 => return Outcome::Done(0),
             Step::Kernel | Step::End => return Outcome::Done(done as isize),
             Step::Error(e) => Some(e),
-            Step::Got(_) if !request.peek => None,
+            Step::Got if !request.peek => None,
             _ if nonblocking => Some(libc::EAGAIN),
             _ => match waiter.with(done > 0).readable(conn, end, fd) {
                 Wake::Again => None,
@@ -385,7 +398,7 @@ fn receive_rest(
         }
         let critical = thread::enter();
         let n;
-        (n, stop) = receive_available(conn, end, fd, &mut cursor, request, done, &critical);
+        (n, stop) = receive_available(conn, end, fd, cursor, request, done, &critical);
         done = if request.peek { n } else { done + n };
     }
 }

@@ -23,6 +23,8 @@ const SPIN_MAX_US: [u64; 3] = [200, 40, 0];
 const PENALTY_US: [u64; 3] = [500, 5_000, 0];
 /// A jump of the counter that only losing the CPU explains, in microseconds.
 const PREEMPTED_US: u64 = 25;
+/// Looks between two readings of the counter, which take as long as a look.
+const LOOKS: u32 = 8;
 /// Times that a CPU shared with the peer is yielded to it before sleeping.
 const YIELDS: u32 = 2;
 
@@ -140,11 +142,13 @@ pub(crate) fn spin(state: &SpinState, peer_cpu: u32, mut ready: impl FnMut() -> 
     }
     let mut before = start;
     loop {
-        if ready() {
-            hit(state, before - start, profile);
-            return true;
+        for _ in 0..LOOKS {
+            if ready() {
+                hit(state, before - start, profile);
+                return true;
+            }
+            core::hint::spin_loop();
         }
-        core::hint::spin_loop();
         let now = tsc();
         if now - before > cycles(PREEMPTED_US) {
             PENALTY_UNTIL.store(now + cycles(PENALTY_US[profile]), Relaxed);

@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
 
 /// What one try under the lock came to.
 enum Step {
-    Sent(usize),
+    Sent,
     Full,
     /// TCP has no room.
     TcpFull,
@@ -41,7 +41,7 @@ enum Step {
 
 /// Takes the send lock of an end. A sibling that died holding it may have left half a publish behind,
 /// which is completed.
-#[inline]
+#[inline(always)]
 pub(crate) fn lock_tx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<'a>> {
     let held = lock(&end.page.tx.lock, is_shared(end), critical)?;
     if held.owner_died() {
@@ -51,7 +51,7 @@ pub(crate) fn lock_tx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<
 }
 
 /// Takes the receive lock of an end; as [`lock_tx`].
-#[inline]
+#[inline(always)]
 pub(crate) fn lock_rx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<'a>> {
     let held = lock(&end.page.rx.lock, is_shared(end), critical)?;
     if held.owner_died() {
@@ -60,6 +60,7 @@ pub(crate) fn lock_rx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<
     Some(held)
 }
 
+#[inline(always)]
 fn lock<'a>(word: &'a core::sync::atomic::AtomicU32, shared: bool, critical: &'a Critical) -> Option<Held<'a>> {
     // SAFETY: RobustLock is a transparent wrapper around the same atomic.
     let lock = unsafe { &*core::ptr::from_ref(word).cast::<RobustLock>() };
@@ -79,7 +80,7 @@ pub(crate) fn is_shared(end: &End) -> bool {
 }
 
 /// Sends what `cursor` covers. `flags` are those of `send`; the call blocks if the socket does.
-pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: impl Source, flags: c_int) -> Outcome {
+pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: &mut impl Source, flags: c_int) -> Outcome {
     let total = cursor.total();
     if total == 0 {
         return Outcome::Kernel;
@@ -90,8 +91,7 @@ pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: impl Sour
     }
     let critical = thread::enter();
     let Some(end) = conn.end() else { return Outcome::Kernel };
-    let mut cursor = cursor;
-    let (done, stop) = send_available(conn, &end, fd, &mut cursor, total, flags, &critical);
+    let (done, stop) = send_available(conn, &end, fd, cursor, total, flags, &critical);
     if done == total {
         stats::count(|c| &c.ring_tx_calls);
         return Outcome::Done(done as isize);
@@ -108,7 +108,7 @@ fn reason_of(flags: c_int) -> ringway_channel::Reason {
 }
 
 /// Sends as much as goes without waiting; says why it stopped.
-#[inline]
+#[inline(always)]
 fn send_available(
     conn: &Conn,
     end: &End,
@@ -121,13 +121,8 @@ fn send_available(
     let Some(_held) = lock_tx(end, critical) else { return (0, Step::Full) };
     let mut done = 0;
     loop {
-        match step(conn, end, fd, cursor, want - done, flags) {
-            Step::Sent(n) => {
-                done += n;
-                if done == want {
-                    return (done, Step::Sent(n));
-                }
-            }
+        match step(conn, end, fd, cursor, want, flags, &mut done) {
+            Step::Sent if done < want => {}
             stop => return (done, stop),
         }
     }
@@ -139,7 +134,7 @@ fn send_rest(
     conn: &Conn,
     end: &End,
     fd: c_int,
-    mut cursor: impl Source,
+    cursor: &mut impl Source,
     total: usize,
     mut done: usize,
     flags: c_int,
@@ -150,8 +145,8 @@ fn send_rest(
     let nonblocking = flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0;
     loop {
         let ended = match stop {
-            Step::Sent(_) if done >= total => return Outcome::Done(done as isize),
-            Step::Sent(_) => None,
+            Step::Sent if done >= total => return Outcome::Done(done as isize),
+            Step::Sent => None,
             Step::Kernel if done == 0 => return Outcome::Kernel,
             Step::Kernel => return Outcome::Done(finish_by_kernel(fd, cursor, done, flags)),
             Step::Error(e) => Some(e),
@@ -170,13 +165,13 @@ fn send_rest(
         }
         let critical = thread::enter();
         let n;
-        (n, stop) = send_available(conn, end, fd, &mut cursor, total - done, flags, &critical);
+        (n, stop) = send_available(conn, end, fd, cursor, total - done, flags, &critical);
         done += n;
     }
 }
 
 /// Part of the bytes went by the ring, then the direction went back to TCP: the kernel takes the rest.
-fn finish_by_kernel(fd: c_int, mut cursor: impl Source, mut done: usize, flags: c_int) -> isize {
+fn finish_by_kernel(fd: c_int, cursor: &mut impl Source, mut done: usize, flags: c_int) -> isize {
     loop {
         let n = cursor.send_by_tcp(fd, usize::MAX, flags);
         if n <= 0 {
@@ -189,15 +184,23 @@ fn finish_by_kernel(fd: c_int, mut cursor: impl Source, mut done: usize, flags: 
     }
 }
 
-/// One try, send lock held.
-#[inline]
-fn step(conn: &Conn, end: &End, fd: c_int, cursor: &mut impl Source, want: usize, flags: c_int) -> Step {
+/// One try, send lock held; adds to `done`, which is less than `want`, what it sent.
+#[inline(always)]
+fn step(
+    conn: &Conn,
+    end: &End,
+    fd: c_int,
+    cursor: &mut impl Source,
+    want: usize,
+    flags: c_int,
+    done: &mut usize,
+) -> Step {
     match end.tx_path() {
         Path::Ring => {}
         Path::Demoted => return Step::Kernel,
         Path::Tcp => {
             if !switch(conn, end, fd) {
-                return tcp_step(fd, cursor, want, flags);
+                return tcp_step(fd, cursor, want - *done, flags, done);
             }
         }
     }
@@ -211,7 +214,7 @@ fn step(conn: &Conn, end: &End, fd: c_int, cursor: &mut impl Source, want: usize
     if wait::look_if_due(conn, end, fd, LOOK_US) {
         return peer_finished(end, fd);
     }
-    ring_step(conn, end, fd, cursor, want).unwrap_or_else(|violation| Step::Error(reset::violated(conn, fd, violation)))
+    ring_step(conn, end, fd, cursor, want - *done, done)
 }
 
 /// The peer has closed or died: what follows goes by TCP, so that the kernel answers it.
@@ -229,33 +232,43 @@ fn peer_finished(end: &End, fd: c_int) -> Step {
 }
 
 /// Copies up to one piece into the ring and publishes it.
-#[inline]
-fn ring_step(conn: &Conn, end: &End, fd: c_int, cursor: &mut impl Source, want: usize) -> Result<Step, Violation> {
+#[inline(always)]
+fn ring_step(conn: &Conn, end: &End, fd: c_int, cursor: &mut impl Source, want: usize, done: &mut usize) -> Step {
     let producer = end.producer();
-    if let Resized::Shrunk { released_class } = producer.make_room(want, CLASS_MAX)? {
-        give_back(conn, released_class);
+    match producer.make_room(want, CLASS_MAX) {
+        Ok(Resized::Shrunk { released_class }) => give_back(conn, released_class),
+        Ok(_) => {}
+        Err(violation) => return violated(conn, fd, violation),
     }
-    let free = producer.free(want.min(PIECE_BYTES))?;
-    let n = free.min(want).min(PIECE_BYTES);
+    let n = match producer.free(want.min(PIECE_BYTES)) {
+        Ok(free) => free.min(want).min(PIECE_BYTES),
+        Err(violation) => return violated(conn, fd, violation),
+    };
     if n == 0 {
         stats::count(|c| &c.ring_full);
-        return Ok(Step::Full);
+        return Step::Full;
     }
     let spans = producer.spans(n);
-    let Some(area) = conn.area(spans.class, true) else { return Ok(Step::Error(libc::ENOBUFS)) };
+    let Some(area) = conn.area(spans.class, true) else { return Step::Error(libc::ENOBUFS) };
     let copied = copy_in(area, spans, cursor);
     if copied == 0 {
-        return Ok(Step::Error(libc::EFAULT));
+        return Step::Error(libc::EFAULT);
     }
     producer.publish(copied, spin::cpu_plus_one());
     stats::add(|c| &c.ring_tx_bytes, copied as u64);
     let word = end.peer_receiver();
     wait::ring(end, fd, word, word.bells());
+    *done += copied;
     // A bad address after some bytes: the next try reports it, and the call ends with a short count.
-    Ok(Step::Sent(copied))
+    Step::Sent
 }
 
-#[inline]
+#[cold]
+fn violated(conn: &Conn, fd: c_int, violation: Violation) -> Step {
+    Step::Error(reset::violated(conn, fd, violation))
+}
+
+#[inline(always)]
 fn copy_in(area: *mut u8, spans: Spans, cursor: &mut impl Source) -> usize {
     // SAFETY: spans lie inside the area of their class, which is mapped for writing.
     unsafe {
@@ -277,10 +290,13 @@ fn give_back(conn: &Conn, class: usize) {
 
 /// The direction has not switched yet: the kernel takes the bytes, without waiting, under the lock.
 #[cold]
-fn tcp_step(fd: c_int, cursor: &mut impl Source, want: usize, flags: c_int) -> Step {
+fn tcp_step(fd: c_int, cursor: &mut impl Source, want: usize, flags: c_int, done: &mut usize) -> Step {
     let n = cursor.send_by_tcp(fd, want, flags | libc::MSG_DONTWAIT);
     match n {
-        n if n >= 0 => Step::Sent(n as usize),
+        n if n >= 0 => {
+            *done += n as usize;
+            Step::Sent
+        }
         n if n == -(libc::EAGAIN as isize) => Step::TcpFull,
         n => Step::Error(-n as c_int),
     }

@@ -20,7 +20,7 @@ macro_rules! sending {
                 answer
             }
             Route::Ring(index, c) => match cancellable($cursor) {
-                Ok(cursor) => match tx::send(index, c, $fd, cursor, $flags) {
+                Ok(mut cursor) => match tx::send(index, c, $fd, &mut cursor, $flags) {
                     Outcome::Kernel => $original,
                     Outcome::Done(answer) => sys::finish(answer),
                 },
@@ -41,7 +41,7 @@ macro_rules! receiving {
                 answer
             }
             Route::Ring(index, c) => match cancellable($cursor) {
-                Ok(cursor) => match rx::receive(index, c, $fd, cursor, $flags) {
+                Ok(mut cursor) => match rx::receive(index, c, $fd, &mut cursor, $flags) {
                     Outcome::Kernel => $original,
                     Outcome::Done(answer) => sys::finish(answer),
                 },

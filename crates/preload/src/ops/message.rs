@@ -31,11 +31,11 @@ pub(crate) fn receive(index: u32, c: &'static Conn, fd: c_int, message: *mut msg
         Ok(header) => header,
         Err(outcome) => return outcome,
     };
-    let cursor = match cursor(&header) {
+    let mut cursor = match cursor(&header) {
         Ok(cursor) => cursor,
         Err(outcome) => return outcome,
     };
-    let outcome = rx::receive(index, c, fd, cursor, flags);
+    let outcome = rx::receive(index, c, fd, &mut cursor, flags);
     if let Outcome::Done(n) = outcome
         && n >= 0
     {
@@ -57,7 +57,7 @@ pub(crate) fn send(index: u32, c: &'static Conn, fd: c_int, message: *const msgh
         return Outcome::Kernel;
     }
     match cursor(&header) {
-        Ok(cursor) => tx::send(index, c, fd, cursor, flags),
+        Ok(mut cursor) => tx::send(index, c, fd, &mut cursor, flags),
         Err(outcome) => outcome,
     }
 }

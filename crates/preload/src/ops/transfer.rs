@@ -34,7 +34,7 @@ pub(crate) fn send_file(index: u32, c: &'static Conn, fd: c_int, file: c_int, at
     if total == 0 {
         return Outcome::Done(0);
     }
-    let sent = match tx::send(index, c, fd, File { file, offset, left: total, stop: &stop }, 0) {
+    let sent = match tx::send(index, c, fd, &mut File { file, offset, left: total, stop: &stop }, 0) {
         Outcome::Done(n) if n == -(libc::EFAULT as isize) && stop.get() == 0 => 0,
         Outcome::Done(n) if n == -(libc::EFAULT as isize) => {
             // Not readable this way (O_DIRECT, a directory, a broken disk).
@@ -165,7 +165,7 @@ pub(crate) fn from_pipe(index: u32, c: &'static Conn, fd: c_int, pipe: c_int, co
         }
         let left = count.min(kernel::unread(pipe) as usize);
         let stop = Cell::new(0);
-        match tx::send(index, c, fd, Pipe { pipe, left, stop: &stop }, 0) {
+        match tx::send(index, c, fd, &mut Pipe { pipe, left, stop: &stop }, 0) {
             // Another reader was faster.
             _ if left == 0 => {}
             Outcome::Done(n) if n == -(libc::EFAULT as isize) => match stop.get() {
@@ -185,7 +185,7 @@ pub(crate) fn to_pipe(index: u32, c: &'static Conn, fd: c_int, pipe: c_int, coun
             return outcome;
         }
         let stop = Cell::new(0);
-        match rx::receive(index, c, fd, Pipe { pipe, left: count.min(TRANSFER_MAX), stop: &stop }, 0) {
+        match rx::receive(index, c, fd, &mut Pipe { pipe, left: count.min(TRANSFER_MAX), stop: &stop }, 0) {
             Outcome::Done(n) if n == -(libc::EFAULT as isize) => match stop.get() {
                 // Another writer was faster.
                 0 | libc::EAGAIN => {}

@@ -114,12 +114,18 @@ pub(super) mod overflow {
     /// The mask under a section opened by [`hold`]. Forks come one at a time.
     pub(super) static HELD_MASK: AtomicU64 = AtomicU64::new(0);
 
-    #[cold]
+    #[inline]
     pub(in crate::thread) fn enter() -> Critical {
+        Critical { slot: None, mask: block(), _not_send: PhantomData }
+    }
+
+    /// Returns the mask from before.
+    #[cold]
+    fn block() -> u64 {
         let mask = sys::rt_sigprocmask(libc::SIG_BLOCK, signals::DEFERRABLE);
         sys::rt_sigprocmask(libc::SIG_UNBLOCK, signals::FAULTS);
         OVERFLOW.sections.fetch_add(1, Ordering::SeqCst);
-        Critical { slot: None, mask, _not_send: PhantomData }
+        mask
     }
 
     #[cold]

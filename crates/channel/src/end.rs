@@ -113,6 +113,8 @@ pub struct Options {
     pub receive_timeout_us: AtomicU64,
     /// SO_SNDTIMEO; 0 = none.
     pub send_timeout_us: AtomicU64,
+    /// Largest class that the outgoing ring may grow to.
+    pub tx_class_max: AtomicU32,
     /// The program's TCP_NODELAY (the kernel socket itself always has it, for the doorbells).
     pub nodelay: AtomicU32,
     /// [`Reason`] number of this end's own wish to go back to TCP; 0 = none.

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*, fence};
 use std::os::fd::BorrowedFd;
 
 use libc::{c_int, timeval};
-use ringway_channel::end::{SHARED_BEYOND, SHARED_FAMILY};
+use ringway_channel::end::{Options, SHARED_BEYOND, SHARED_FAMILY};
 use ringway_channel::layout::{END_REGION_BYTES, RING_MAGIC, RING_REGION_BYTES, RingHeader};
 use ringway_channel::rendezvous::{DESCRIPTORS_MAX, Message, PROTOCOL_VERSION};
 use ringway_channel::{EndPage, Reason};
@@ -12,6 +12,10 @@ use ringway_mem::region::{Region, RegionError};
 
 use crate::conn::{Conn, NARROW_BYTES, State};
 use crate::{epoll, family, kernel, rx, signals, spin, stats, sys, tx};
+
+/// Which buffer sizes the program has set (asm-generic/socket.h, linux/socket.h).
+const SO_BUF_LOCK: c_int = 72;
+const SOCK_SNDBUF_LOCK: c_int = 1;
 
 /// The monitor will not pair the connection: it stays on TCP.
 pub(crate) fn refused(c: &Conn, reason: Reason) {
@@ -102,8 +106,16 @@ fn initialise(page: &EndPage, c: &Conn, fd: c_int, message: &Message) -> bool {
     options.receive_low_water_bytes.store(low_water as u32, Relaxed);
     options.receive_timeout_us.store(timeout_us(fd, libc::SO_RCVTIMEO), Relaxed);
     options.send_timeout_us.store(timeout_us(fd, libc::SO_SNDTIMEO), Relaxed);
+    bound_sending(options, fd);
     page.initialised.store(2, Release);
     true
+}
+
+/// The ring is no roomier than the send buffer that the program has asked for, if it has.
+pub(crate) fn bound_sending(options: &Options, fd: c_int) {
+    let is_set = int_option(fd, libc::SOL_SOCKET, SO_BUF_LOCK) & SOCK_SNDBUF_LOCK != 0;
+    let bytes = is_set.then(|| int_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).max(0) as usize);
+    options.tx_class_max.store(tx::class_max(bytes) as u32, Relaxed);
 }
 
 fn int_option(fd: c_int, level: c_int, name: c_int) -> c_int {

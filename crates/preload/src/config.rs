@@ -23,6 +23,10 @@ pub(crate) enum Uring {
     Allow = 2,
 }
 
+/// Calls that move data after which a connection is offered, unless `RINGWAY_UPGRADE_CALLS` says otherwise.
+const UPGRADE_CALLS: u32 = 8;
+
+static CALLS: AtomicU32 = AtomicU32::new(UPGRADE_CALLS);
 static URING: AtomicU32 = AtomicU32::new(Uring::Auto as u32);
 
 pub(crate) fn uring() -> Uring {
@@ -31,6 +35,12 @@ pub(crate) fn uring() -> Uring {
         2 => Uring::Allow,
         _ => Uring::Auto,
     }
+}
+
+/// `RINGWAY_UPGRADE_CALLS`: calls that move data after which a connection is offered; 0 = as soon as it is made.
+#[inline]
+pub(crate) fn upgrade_calls() -> u32 {
+    CALLS.load(Relaxed)
 }
 
 /// Whether connections are to be watched at all.
@@ -77,13 +87,18 @@ pub(crate) unsafe fn read() {
         _ => Uring::Auto,
     };
     URING.store(uring as u32, Relaxed);
-    if let Some(id) = variable(c"RINGWAY_RUN_ID") {
-        RUN.store(
-            id.iter().filter(|b| b.is_ascii_digit()).fold(0, |n, b| n.wrapping_mul(10) + (b - b'0') as u64),
-            Relaxed,
-        );
+    if let Some(calls) = variable(c"RINGWAY_UPGRADE_CALLS").and_then(number) {
+        CALLS.store(calls.min(u32::MAX.into()) as u32, Relaxed);
+    }
+    if let Some(id) = variable(c"RINGWAY_RUN_ID").and_then(number) {
+        RUN.store(id, Relaxed);
     }
     ENABLED.store(true, Release);
+}
+
+/// A decimal number; anything else is as if it were not said.
+fn number(text: &[u8]) -> Option<u64> {
+    core::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The value of an environment variable.

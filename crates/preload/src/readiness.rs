@@ -46,7 +46,7 @@ fn ring_readable(end: &End) -> bool {
 #[inline]
 fn ring_writable(end: &End) -> bool {
     // A peer that breaks the rules makes the connection writable: the call that follows reports it.
-    end.producer().is_writable(tx::CLASS_MAX).unwrap_or(true)
+    tx::is_writable(end)
 }
 
 #[cold]

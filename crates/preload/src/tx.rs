@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::c_int;
+use ringway_channel::layout::CLASS_BYTES;
 use ringway_channel::{End, Path};
 use ringway_mem::ring::{Resized, Spans, Violation};
 
@@ -15,8 +16,9 @@ use crate::{family, kernel, reset, spin, stats, thread};
 
 /// Large sends are published in pieces of this many bytes, so that both ends copy at the same time.
 const PIECE_BYTES: usize = 16 << 10;
-/// Largest class that a ring may grow to.
-pub(crate) const CLASS_MAX: usize = 3;
+/// What a program that bounds its send buffer finds room for nevertheless, in bytes: in the kernel, the
+/// receiver's own buffer comes on top.
+const BOUNDED_BYTES: usize = 64 << 10;
 /// How often a sender looks whether its peer is still there, in microseconds.
 const LOOK_US: u64 = 1_000;
 
@@ -71,6 +73,24 @@ fn lock<'a>(word: &'a core::sync::atomic::AtomicU32, shared: bool, critical: &'a
         return Some(held);
     }
     lock.lock(critical, u64::MAX)
+}
+
+/// The largest class for a sender whose SO_SNDBUF, as the kernel reports it, the program has set itself;
+/// `None`: it has not.
+pub(crate) fn class_max(set_bytes: Option<usize>) -> usize {
+    let Some(bound) = set_bytes.map(|bytes| bytes.max(BOUNDED_BYTES)) else { return CLASS_BYTES.len() - 1 };
+    CLASS_BYTES.iter().rposition(|&class| class <= bound).unwrap_or(0)
+}
+
+/// What [`class_max`] said; the page is a sibling's to write, too.
+#[inline]
+fn class_bound(end: &End) -> usize {
+    (end.page.options.tx_class_max.load(Relaxed) as usize).min(CLASS_BYTES.len() - 1)
+}
+
+/// Whether a send would find room in the ring.
+pub(crate) fn is_writable(end: &End) -> bool {
+    end.producer().is_writable(class_bound(end)).unwrap_or(true)
 }
 
 /// Whether other processes may hold the same end.
@@ -235,7 +255,7 @@ fn peer_finished(end: &End, fd: c_int) -> Step {
 #[inline(always)]
 fn ring_step(conn: &Conn, end: &End, fd: c_int, cursor: &mut impl Source, want: usize, done: &mut usize) -> Step {
     let producer = end.producer();
-    match producer.make_room(want, CLASS_MAX) {
+    match producer.make_room(want, class_bound(end)) {
         Ok(Resized::Shrunk { released_class }) => give_back(conn, released_class),
         Ok(_) => {}
         Err(violation) => return violated(conn, fd, violation),
@@ -281,7 +301,7 @@ fn copy_in(area: *mut u8, spans: Spans, cursor: &mut impl Source) -> usize {
 #[cold]
 fn give_back(conn: &Conn, class: usize) {
     stats::count(|c| &c.ring_resizes);
-    if let (Some(area), Some(&bytes)) = (conn.area(class, true), ringway_channel::layout::CLASS_BYTES.get(class)) {
+    if let (Some(area), Some(&bytes)) = (conn.area(class, true), CLASS_BYTES.get(class)) {
         // SAFETY: the area belongs to this direction; every byte in it was consumed before the epoch
         // changed, so punching a hole into the shared file loses nothing.
         unsafe { crate::sys::madvise(area, bytes, libc::MADV_REMOVE) };

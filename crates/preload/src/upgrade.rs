@@ -11,9 +11,7 @@ use crate::ops::{stdio, uring};
 use crate::table::{self, Entry};
 use crate::{attach, config, family, kernel, monitor, rx, stats, sys};
 
-/// Calls on the kernel socket after which a connection is offered.
-const CALLS: u32 = 8;
-/// Bytes after which it is offered even before.
+/// Bytes after which a connection is offered even before it has earned it by calls (`config::upgrade_calls`).
 const BYTES: u64 = 32 << 10;
 
 /// The way of one call.
@@ -67,6 +65,7 @@ pub(crate) fn route_tx(fd: c_int) -> Route {
     if c.state() != State::Watched {
         return Route::Kernel;
     }
+    look_for_answer(c);
     let slot = c.slot();
     if slot.enter_kernel(&slot.senders, || slot.state.load(SeqCst) == family::WATCHED) {
         return Route::Counted(index, c);
@@ -84,6 +83,7 @@ pub(crate) fn route_rx(fd: c_int) -> Route {
     match c.state() {
         State::Attached => route_attached_rx(index, c, fd),
         State::Watched => {
+            look_for_answer(c);
             let slot = c.slot();
             if slot.enter_kernel(&slot.receivers, || slot.state.load(SeqCst) == family::WATCHED) {
                 return Route::Counted(index, c);
@@ -94,6 +94,14 @@ pub(crate) fn route_rx(fd: c_int) -> Route {
             }
         }
         _ => Route::Kernel,
+    }
+}
+
+/// The monitor may have answered since the last call: then already this one goes by the ring.
+#[inline]
+fn look_for_answer(c: &Conn) {
+    if c.offered.load(Relaxed) == 1 {
+        monitor::poll();
     }
 }
 
@@ -130,10 +138,14 @@ fn earned(index: u32, c: &'static Conn, fd: c_int, answer: isize) {
         c.bytes.fetch_add(answer as u64, Relaxed);
     }
     match c.offered.load(Relaxed) {
-        0 if answer > 0 && (c.calls.load(Relaxed) >= CALLS || c.bytes.load(Relaxed) >= BYTES) => offer(index, c, fd),
+        0 if answer > 0 && has_earned(c) => offer(index, c, fd),
         1 => monitor::poll(),
         _ => {}
     }
+}
+
+fn has_earned(c: &Conn) -> bool {
+    c.calls.load(Relaxed) >= config::upgrade_calls() || c.bytes.load(Relaxed) >= BYTES
 }
 
 #[cold]
@@ -175,9 +187,14 @@ pub(crate) fn watch(fd: c_int) {
     // glibc's standard streams would go past the hooks.
     let wanted = config::enabled() && table::is_ours() && !stdio::is_standard(fd);
     let old = match kernel::cookie(fd).filter(|_| wanted).and_then(|cookie| conn::create(fd, cookie)) {
-        Some((index, _)) => {
+        Some((index, c)) => {
             stats::count(|s| &s.connections_seen);
-            table::replace(fd, Entry::Connection(index))
+            let old = table::replace(fd, Entry::Connection(index));
+            // One whose connect is still under way has to wait for its first data.
+            if has_earned(c) && kernel::address(fd, true).is_some() {
+                offer(index, c, fd);
+            }
+            old
         }
         None => table::replace(fd, Entry::Plain),
     };

@@ -231,6 +231,16 @@ TEST(small_buffers_bound_the_flood, "SO_RCVBUF/SNDBUF", 0) {
     peer_settle();
 }
 
+/* A sender that asks for a small buffer learns early that nobody reads: no ring takes much more for it. */
+TEST(small_send_buffer_bounds_what_is_unread, "SO_SNDBUF", 0) {
+    set_option(c->fd, SOL_SOCKET, SO_SNDBUF, 4096);
+    peer(c, OP_SETOPT, SOL_SOCKET << 16 | SO_RCVBUF, 4096);
+    uint64_t total = flood(c);
+    CHECK(total > 0 && total < 256u << 10);
+    peer_recv(c, total);
+    peer_settle();
+}
+
 TEST(cookie_is_the_identity, "SO_COOKIE of duplicates", 0) {
     uint64_t one = 0, other = 0;
     socklen_t length = sizeof one;

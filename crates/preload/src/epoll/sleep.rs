@@ -80,7 +80,7 @@ fn arm_one(r: &mut Registration, silent: &mut bool, hot_word: &mut bool) -> bool
 
 /// Whether room is something to wait for: the ring is full.
 pub(crate) fn waits_for_room(end: &End) -> bool {
-    end.tx_path() == Path::Ring && !end.producer().is_writable(tx::CLASS_MAX).unwrap_or(true)
+    end.tx_path() == Path::Ring && !tx::is_writable(end)
 }
 
 /// Asks the peer to ring by TCP when (data, room) come. Returns true if it cannot ring: its own bytes

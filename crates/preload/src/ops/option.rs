@@ -93,6 +93,7 @@ pub(crate) fn after_set(fd: c_int, level: c_int, name: c_int, value: *const c_vo
             let Some(n) = read::<c_int>(value, bytes) else { return };
             options.receive_low_water_bytes.store(if n < 0 { i32::MAX as u32 } else { n.max(1) as u32 }, Relaxed);
         }
+        libc::SO_SNDBUF | libc::SO_SNDBUFFORCE => attach::bound_sending(options, fd),
         _ => {}
     }
 }

@@ -157,7 +157,7 @@ class Bed:
             words = [RINGWAY, "run", "--no-daemon", "-p", self.profile, "--", *words]
             environment.update(RINGWAY_SOCKET=str(self.sockets / "monitor.sock"), RINGWAY_LIBRARY=LIBRARY,
                                RINGWAY_RUN_ID=str(run_id))
-            if self.call_threshold:
+            if self.call_threshold is not None:
                 environment["RINGWAY_UPGRADE_CALLS"] = str(self.call_threshold)
         if uid_gid:
             uid, gid = uid_gid

@@ -9,6 +9,8 @@
 //! # wants: haproxy                      also installed if possible; the program copes without
 //! # limit: 240                          seconds, 300 unless said otherwise
 //! # run: full                           only with `--full`
+//! # full: 3600                          also a suite NAME-full, with `--full`: the program gets that word, and
+//!                                       these seconds
 //! ```
 //!
 //! The environment tells programs where the release build is: `RINGWAY_BIN` (the `ringway` command) and
@@ -142,8 +144,10 @@ fn programs(workspace: &Workspace) -> Result<Vec<Suite>> {
         let text = std::fs::read_to_string(&file)?;
         let path = workspace.relative(&file).to_string();
         let mut suite = Suite::new(name, Run::Program(vec!["python3".into(), path.clone()]), 300);
-        read_header(&mut suite, &text).with_context(|| path)?;
+        read_header(&mut suite, &text).with_context(|| path.clone())?;
+        let whole = whole(&suite, &text).with_context(|| path)?;
         suites.push(suite);
+        suites.extend(whole);
     }
     Ok(suites)
 }
@@ -162,6 +166,19 @@ fn read_header(suite: &mut Suite, text: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The long form of a program that has one: a suite of its own.
+fn whole(suite: &Suite, text: &str) -> Result<Option<Suite>> {
+    let mut header = text.lines().take_while(|l| l.starts_with('#'));
+    let Some(limit) = header.find_map(|l| l.strip_prefix("# full:")) else { return Ok(None) };
+    let mut whole = suite.clone().only_full();
+    whole.name.push_str("-full");
+    whole.limit_s = limit.trim().parse().context("`# full:` wants a number of seconds")?;
+    if let Run::Program(words) = &mut whole.run {
+        words.push("--full".to_owned());
+    }
+    Ok(Some(whole))
 }
 
 /// A minute of each fuzz target, in the full run.
@@ -185,6 +202,16 @@ mod tests {
         read_header(&mut suite, text).unwrap();
         assert_eq!(suite.needs, ["redis-server", "wrk"]);
         assert_eq!((suite.limit_s, suite.only_full), (42, true));
+    }
+
+    #[test]
+    fn a_long_form_is_a_suite_of_its_own() {
+        let short = Suite::new("x", Run::Program(vec!["x.py".to_owned()]), 300);
+        let long = whole(&short, "# limit: 42\n# full: 99\n").unwrap().unwrap();
+        assert_eq!((long.name.as_str(), long.limit_s, long.only_full), ("x-full", 99, true));
+        assert_eq!(long.run, Run::Program(vec!["x.py".to_owned(), "--full".to_owned()]));
+        assert!(whole(&short, "# limit: 42\n").unwrap().is_none());
+        assert!(whole(&short, "# full: soon\n").is_err());
     }
 
     #[test]

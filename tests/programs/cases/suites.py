@@ -15,9 +15,9 @@ class Suite:
 
 SUITES = [
     Suite("test.test_epoll", short=None),
-    Suite("test.test_poll", connects=False, short=None),
+    Suite("test.test_poll", connects=False),
     Suite("test.test_select", connects=False, short=None),
-    Suite("test.test_selectors", connects=False, short=None),
+    Suite("test.test_selectors", connects=False),
     Suite("test.test_socket", short=("*TCP*", "*.SendfileUsing*", "*FileObject*", "*.NetworkConnection*", "*.Interrupted*",
                                      "*.InheritanceTest.*", "*.BufferIOTest.*")),
     Suite("test.test_socketserver", short=None),

@@ -45,6 +45,11 @@ pub const SHUT_TX: u32 = 1;
 /// Set in [`Options::shutdown`] once this end has shut down receiving.
 pub const SHUT_RX: u32 = 2;
 
+/// [`Options::reset`]: the program is still to be told.
+pub const RESET_DUE: u32 = 1;
+/// [`Options::reset`]: the program has been told.
+pub const RESET_TOLD: u32 = 2;
+
 /// The end has shut down sending and goes on receiving.
 pub const CLOSING_SENDING: u32 = 1;
 /// The end has closed, with everything that it was sent consumed.
@@ -105,8 +110,8 @@ pub struct Options {
     pub shutdown: AtomicU32,
     /// 1 once the kernel has shown the peer's FIN or a reset.
     pub peer_finished: AtomicU32,
-    /// 1 once the program has been told of a reset that the kernel did not see.
-    pub reset_told: AtomicU32,
+    /// A reset that the kernel has not seen, or not any more: [`RESET_DUE`] or [`RESET_TOLD`].
+    pub reset: AtomicU32,
     /// SO_RCVLOWAT, at least 1.
     pub receive_low_water_bytes: AtomicU32,
     /// SO_RCVTIMEO; 0 = none.
@@ -221,13 +226,28 @@ impl<'a> End<'a> {
         self.peer_closing() == CLOSING_ALL && self.tx_path() != Path::Demoted
     }
 
-    /// Whether the peer ended without a word while bytes of ours lay unread: what the kernel answers
-    /// with a reset. Once the program has been told, no more.
-    pub fn peer_died_unread(&self) -> bool {
-        self.peer_closing() == 0
-            && self.page.options.reset_told.load(Relaxed) == 0
-            && self.tx_path() == Path::Ring
-            && self.producer().queued().is_ok_and(|n| n > 0)
+    /// Whether the program is to be told of a reset: the kernel's, if that was met by a doorbell, or what the
+    /// kernel would answer to a peer that ended without a word while bytes of ours lay unread.
+    pub fn reset_is_due(&self) -> bool {
+        match self.page.options.reset.load(Relaxed) {
+            RESET_TOLD => false,
+            RESET_DUE => true,
+            _ => {
+                self.peer_closing() == 0
+                    && self.tx_path() == Path::Ring
+                    && self.producer().queued().is_ok_and(|n| n > 0)
+            }
+        }
+    }
+
+    /// The program learns of a reset, which shows once only.
+    pub fn reset_told(&self) {
+        self.page.options.reset.store(RESET_TOLD, Relaxed);
+    }
+
+    /// A doorbell met the kernel's reset, which shows once only.
+    pub fn owe_reset(&self) {
+        let _ = self.page.options.reset.compare_exchange(0, RESET_DUE, Relaxed, Relaxed);
     }
 
     /// Grows whenever the peer wants this end to look at its kernel socket.

@@ -91,7 +91,8 @@ pub(crate) fn poll_now(fd: c_int, events: i16) -> i16 {
     if n > 0 { p.revents } else { 0 }
 }
 
-/// Throws away `n` unread bytes. Returns how many.
+/// Throws away `n` bytes, which are known to be unread: with none there, the call would take a pending error
+/// with it that the program must see. Returns how many.
 pub(crate) fn discard(fd: c_int, n: usize) -> usize {
     // SAFETY: with MSG_TRUNC, TCP discards and copies nothing, so no buffer is needed.
     let answer = unsafe { sys::recv(fd, core::ptr::null_mut(), n, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };

@@ -48,10 +48,25 @@ pub(crate) fn fork_release() {
     LINE.release();
 }
 
+/// Whether the monitor could not be reached a moment ago; makes no system call.
+pub(crate) fn is_away() -> bool {
+    let line = LINE.lock();
+    line.fd < 0 && line.owner == thread::process_id() && sys::monotonic_ns() < line.retry_at_ns
+}
+
 /// Offers a connected socket. False if the monitor cannot be reached now.
 pub(crate) fn offer(token: u64, fd: c_int) -> bool {
     WAITING.fetch_add(1, Relaxed);
     send(Message { token, ..Message::new(Kind::Offer) }, Some(fd))
+}
+
+/// Whether the monitor has not read all that this process has sent: offered sockets may be among it.
+pub(crate) fn has_unread_messages() -> bool {
+    let line = LINE.lock();
+    let mut unread_bytes: c_int = 0;
+    // SAFETY: the request writes one int.
+    let answer = unsafe { sys::ioctl(line.fd, libc::TIOCOUTQ, (&raw mut unread_bytes) as usize) };
+    line.fd >= 0 && answer == 0 && unread_bytes > 0
 }
 
 /// Tells the monitor something that has no answer.

@@ -8,7 +8,7 @@ use ringway_channel::end::{SHUT_RX, SHUT_TX};
 use ringway_channel::{End, Path};
 
 use crate::conn::Conn;
-use crate::{bell, kernel, spin, thread, tx};
+use crate::{bell, kernel, rx, spin, thread, tx};
 
 /// How stale the kernel's word on a connection whose directions are both on rings may be before it is
 /// asked again, in microseconds: a FIN wakes sleepers by itself, this is for those who never sleep.
@@ -68,7 +68,7 @@ fn events_with_kernel(conn: &Conn, end: &End, fd: c_int) -> i16 {
         let both_done = end.page.options.shutdown.load(Relaxed) & SHUT_TX != 0;
         finished &= if both_done { POLLRDHUP | POLLHUP } else { POLLRDHUP };
     }
-    if finished != 0 && end.peer_died_unread() {
+    if finished != 0 && end.reset_is_due() {
         finished |= POLLERR | POLLHUP;
     }
     if finished != 0 {
@@ -100,8 +100,7 @@ fn settle(conn: &Conn, end: &End, fd: c_int) {
     let critical = thread::enter();
     let Some(_held) = tx::lock_rx(end, &critical) else { return };
     if let Ok(ringway_channel::RxSource::Doorbells { discard_bytes }) = end.rx_source(|| kernel::unread(fd)) {
-        let n = kernel::discard(fd, discard_bytes.min(1 << 20) as usize);
-        end.tcp_consumed(n as u64);
+        rx::discard_doorbells(end, fd, discard_bytes.min(kernel::unread(fd)));
         let _ = end.rx_source(|| 0);
     } else {
         bell::drain_locked(conn, end, fd);

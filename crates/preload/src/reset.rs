@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::{c_int, sockaddr};
-use ringway_channel::{Path, Reason};
+use ringway_channel::{End, Path, Reason};
 use ringway_mem::ring::Violation;
 
 use crate::conn::Conn;
@@ -22,6 +22,20 @@ pub(crate) fn violated(conn: &Conn, fd: c_int, _what: Violation) -> c_int {
     }
     disconnect(fd);
     libc::ECONNRESET
+}
+
+/// Whether the call that sees the peer gone has to answer ECONNRESET although the kernel does not: it did not see
+/// the bytes that lay unread in the ring, or has another error, from a doorbell that was too late. That one
+/// is forgotten, and from here on the socket is as good as reset.
+pub(crate) fn is_due(end: &End, fd: c_int) -> bool {
+    if !end.reset_is_due() {
+        return false;
+    }
+    end.reset_told();
+    // SAFETY: the option is an int; reading it clears the error.
+    let _ = unsafe { sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR) };
+    sys::shutdown(fd, libc::SHUT_RDWR);
+    true
 }
 
 /// Sends RST and leaves the socket unconnected, as `connect` to AF_UNSPEC does.

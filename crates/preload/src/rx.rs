@@ -152,8 +152,8 @@ fn step(
         Ok(RxSource::Doorbells { discard_bytes }) => {
             // Looked before: what arrived before a FIN is there by now.
             let finished = wait::look_if_due(conn, end, fd, LOOK_US);
-            match discard_doorbells(end, fd, discard_bytes.min(1 << 20)) {
-                0 if finished => Step::Kernel,
+            match discard_doorbells(end, fd, discard_bytes.min(kernel::unread(fd))) {
+                0 if finished => ended(end, fd),
                 0 => Step::Empty,
                 _ => Step::Got,
             }
@@ -241,14 +241,12 @@ fn ring_is_empty(conn: &Conn, end: &End, fd: c_int) -> Step {
         // Orderly, whatever a doorbell that came too late made of the kernel's connection.
         return Step::End;
     }
-    if end.peer_died_unread() {
-        // Said once, by the kernel if it has seen the reset itself.
-        end.page.options.reset_told.store(1, Relaxed);
-        if kernel::poll_now(fd, 0) & libc::POLLERR == 0 {
-            return Step::Error(libc::ECONNRESET);
-        }
-    }
-    Step::Kernel
+    ended(end, fd)
+}
+
+/// The peer is gone, and nothing of it is left to read.
+fn ended(end: &End, fd: c_int) -> Step {
+    if reset::is_due(end, fd) { Step::Error(libc::ECONNRESET) } else { Step::Kernel }
 }
 
 /// Throws away so many doorbell bytes, which have arrived; receive lock held.
@@ -275,11 +273,11 @@ fn copy_out(conn: &Conn, spans: Spans, cursor: &mut impl Sink) -> usize {
 #[cold]
 fn tcp_step(end: &End, fd: c_int, cursor: &mut impl Sink, limit: usize, flags: c_int, done: &mut usize) -> Step {
     if limit == 0 {
-        return probe(fd);
+        return probe(end, fd);
     }
     let n = cursor.receive_by_tcp(fd, limit, flags | libc::MSG_DONTWAIT);
     match n {
-        0 => Step::Kernel,
+        0 => ended(end, fd),
         n if n > 0 => {
             end.tcp_consumed(n as u64);
             *done += n as usize;
@@ -291,14 +289,16 @@ fn tcp_step(end: &End, fd: c_int, cursor: &mut impl Sink, limit: usize, flags: c
 }
 
 /// Nothing that is surely data: has the stream ended, or did something arrive just now?
-fn probe(fd: c_int) -> Step {
+fn probe(end: &End, fd: c_int) -> Step {
     let mut byte = 0u8;
     // SAFETY: one byte of ours.
     let n = unsafe { sys::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
     match n {
         n if n > 0 => Step::Got,
         n if n == -(libc::EAGAIN as isize) => Step::Empty,
-        _ => Step::Kernel,
+        0 => ended(end, fd),
+        // The kernel reports an error once, and this was the report.
+        n => Step::Error(-n as c_int),
     }
 }
 
@@ -326,7 +326,7 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: impl Sink, request: &Requ
                     let switched = end.peer_tx_path() != Path::Tcp;
                     return (n as usize, if switched { Step::End } else { Step::Got });
                 }
-                probe(fd)
+                probe(end, fd)
             }
             Ok(_) => step(conn, end, fd, &mut cursor, request, request.total, &mut 0),
             Err(violation) => violated(conn, fd, violation),
@@ -384,7 +384,12 @@ fn receive_rest(
             Step::Kernel if done == 0 => return Outcome::Kernel,
             Step::End if done == 0 => return Outcome::Done(0),
             Step::Kernel | Step::End => return Outcome::Done(done as isize),
-            Step::Error(e) => Some(e),
+            Step::Error(e) => {
+                if e == libc::ECONNRESET {
+                    end.reset_told();
+                }
+                Some(e)
+            }
             Step::Got if !request.peek => None,
             _ if nonblocking => Some(libc::EAGAIN),
             _ => match waiter.with(done > 0).readable(conn, end, fd) {

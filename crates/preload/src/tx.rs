@@ -169,7 +169,12 @@ fn send_rest(
             Step::Sent => None,
             Step::Kernel if done == 0 => return Outcome::Kernel,
             Step::Kernel => return Outcome::Done(finish_by_kernel(fd, cursor, done, flags)),
-            Step::Error(e) => Some(e),
+            Step::Error(e) => {
+                if e == libc::ECONNRESET {
+                    end.reset_told();
+                }
+                Some(e)
+            }
             Step::Full | Step::TcpFull if nonblocking => {
                 crate::epoll::no_room(conn);
                 Some(libc::EAGAIN)
@@ -240,15 +245,9 @@ fn step(
 /// The peer has closed or died: what follows goes by TCP, so that the kernel answers it.
 #[cold]
 fn peer_finished(end: &End, fd: c_int) -> Step {
-    let died_unread = end.peer_died_unread();
+    let reset = reset::is_due(end, fd);
     demote_locked(end, fd);
-    if died_unread && kernel::poll_now(fd, 0) & libc::POLLERR == 0 {
-        // The kernel would have had a reset: said once, and from then on the socket is as good as reset.
-        end.page.options.reset_told.store(1, Relaxed);
-        crate::sys::shutdown(fd, libc::SHUT_RDWR);
-        return Step::Error(libc::ECONNRESET);
-    }
-    Step::Kernel
+    if reset { Step::Error(libc::ECONNRESET) } else { Step::Kernel }
 }
 
 /// Copies up to one piece into the ring and publishes it.

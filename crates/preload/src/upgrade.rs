@@ -153,6 +153,9 @@ fn offer(index: u32, c: &'static Conn, fd: c_int) {
     if c.offered.compare_exchange(0, 1, AcqRel, Relaxed).is_err() {
         return;
     }
+    if monitor::is_away() {
+        return not_now(c);
+    }
     c.fd.store(fd, Relaxed);
     if !is_local(fd) {
         attach::keep_on_tcp(c, fd, Reason::NotLocal);

@@ -303,7 +303,11 @@ fn ring_now(end: &End, fd: c_int, word: ringway_channel::wait::SleepWord, bells:
     // A byte may go by TCP only while this end's data goes by the ring.
     if bells & BELL_TCP != 0 && end.tx_path() == Path::Ring {
         // SAFETY: one byte of ours.
-        unsafe { sys::send(fd, c"!".as_ptr().cast(), 1, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        let answer = unsafe { sys::send(fd, c"!".as_ptr().cast(), 1, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+        if answer == -(libc::ECONNRESET as isize) {
+            // The kernel reports it once, and this was the report.
+            end.owe_reset();
+        }
     }
 }
 

@@ -178,7 +178,7 @@ impl Victim {
     pub(super) fn poll(&self) -> Result<(), Ended> {
         let (end, consumer) = (self.end(), self.end().consumer());
         let _ = (consumer.has_news(), consumer.published(), consumer.known(), end.looks_asked());
-        let _ = (end.peer_sending_cpu(), end.peer_receiving_cpu(), end.peer_closed_in_order(), end.peer_died_unread());
+        let _ = (end.peer_sending_cpu(), end.peer_receiving_cpu(), end.peer_closed_in_order(), end.reset_is_due());
         assert!(consumer.next_position_in_first_class() < CLASS_BYTES[0]);
         assert!(end.doorbells_among(self.wire.unread) <= self.wire.unread);
         end.producer().is_writable(3)?;

@@ -96,6 +96,16 @@ pub(crate) fn heat_all(conn: &Conn) {
     }
 }
 
+/// The connection's descriptor is about to close, but not its socket: the kernel's registrations go first.
+pub(crate) fn withdraw(conn: &Conn) {
+    let registrations = { *conn.registrations.lock() };
+    for (set_index, slot) in registrations.iter() {
+        if let Some(set) = set::get(set_index).filter(|s| !s.is_foreign()) {
+            set.lock().withdraw(slot);
+        }
+    }
+}
+
 /// The connection is gone from this process: its registrations are forgotten here. The kernel removes
 /// its own when the last descriptor anywhere is closed.
 pub(crate) fn connection_gone(conn: &Conn) {

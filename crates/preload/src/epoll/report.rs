@@ -89,25 +89,36 @@ impl Inner {
             out.kept = out.len;
             self.kept.swap_remove(0);
         }
-        let mut looked = 0;
-        while looked < self.hot.len() && out.room() > 0 {
+        self.drop_cold();
+        // Nothing leaves the list during the round, so that nobody gets two turns.
+        for _ in 0..self.hot.len() {
+            if out.room() == 0 {
+                return;
+            }
             if self.next >= self.hot.len() {
                 self.next = 0;
             }
-            let Some(&slot) = self.hot.as_slice().get(self.next) else { return };
+            let slot = self.hot.as_slice().get(self.next).copied();
+            self.next += 1;
+            if let Some(r) = slot.and_then(|slot| self.registrations.as_mut_slice().get_mut(slot as usize))
+                && let Some(events) = due(r)
+            {
+                out.push(events, r.data);
+            }
+        }
+    }
+
+    /// Takes those off the hot list that are no longer watched.
+    fn drop_cold(&mut self) {
+        let mut i = 0;
+        while let Some(&slot) = self.hot.as_slice().get(i) {
             match self.registrations.as_mut_slice().get_mut(slot as usize) {
-                Some(r) if r.converted && !r.parked => {
-                    if let Some(events) = due(r) {
-                        out.push(events, r.data);
-                    }
-                    self.next += 1;
-                    looked += 1;
-                }
+                Some(r) if r.converted && !r.parked => i += 1,
                 other => {
                     if let Some(r) = other {
                         r.hot = false;
                     }
-                    self.hot.swap_remove(self.next);
+                    self.hot.swap_remove(i);
                 }
             }
         }

@@ -362,6 +362,16 @@ impl Inner {
         self.heat(slot);
     }
 
+    /// Takes a registration out of the kernel's set.
+    pub(super) fn withdraw(&mut self, slot: u32) {
+        let epfd = self.epfd;
+        if let Some(r) = self.registration(slot) {
+            let mut event = kernel_event(slot);
+            // SAFETY: one event of ours; the kernel checks the descriptors.
+            unsafe { sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, r.fd, &mut event) };
+        }
+    }
+
     /// Gives all registrations back to the kernel, with the program's own data; calls `f` for each
     /// connection.
     pub(super) fn unconvert_all(&mut self, mut f: impl FnMut(&'static Conn, c_int)) {

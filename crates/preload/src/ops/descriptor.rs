@@ -11,7 +11,7 @@ use ringway_channel::{End, Path};
 use crate::conn::{self, Conn, State};
 use crate::ops::stdio;
 use crate::table::{self, Entry};
-use crate::{bell, epoll, exec, monitor, process, real, stats, sys, thread, tx, upgrade, wait};
+use crate::{bell, epoll, exec, kernel, monitor, process, real, reset, stats, sys, thread, tx, upgrade, wait};
 
 /// Whether an entry may be edited by the caller: a child of `vfork` shares the table but not the
 /// descriptors.
@@ -63,20 +63,38 @@ fn close_connection(index: u32, c: &'static Conn, fd: c_int, original: impl FnOn
     c.pin();
     let cookie = c.cookie.load(Relaxed);
     let attached = c.state() == State::Attached;
+    let offered = !attached && c.offered.load(Relaxed) == 1;
     if attached && let Some(end) = c.end() {
         part(c, &end, fd);
+    } else if offered && c.state() == State::Watched && c.slot().holders() == 1 {
+        end_offered(c, fd);
     }
     let answer = original();
     if attached && let Some(end) = c.end() {
         tell_peer(&end, fd);
         stats::count(|s| &s.connections_closed);
         monitor::tell(Message { cookie, ..Message::new(Kind::Closed) });
-    } else if c.offered.load(Relaxed) == 1 {
+    } else if offered {
         monitor::tell(Message { token: c.token(index), cookie, ..Message::new(Kind::Withdraw) });
     }
     c.put(index);
     c.put(index);
     answer
+}
+
+/// The monitor may still hold the offered socket, so that closing it here does not close it. Nobody may notice: no
+/// epoll set reports a number that is closed, and the peer's end does not wait for the monitor.
+#[cold]
+fn end_offered(c: &Conn, fd: c_int) {
+    epoll::withdraw(c);
+    if !monitor::has_unread_messages() {
+        return;
+    }
+    if kernel::unread(fd) > 0 || lingers_for_reset(fd) {
+        reset::disconnect(fd);
+    } else {
+        sys::shutdown(fd, libc::SHUT_RDWR);
+    }
 }
 
 /// Another descriptor of the connection becomes the one that is used for looks and doorbells.

@@ -32,9 +32,10 @@ pub(crate) fn is_due(end: &End, fd: c_int) -> bool {
         return false;
     }
     end.reset_told();
+    // What is left of the peer may answer this with a reset of its own.
+    sys::shutdown(fd, libc::SHUT_RDWR);
     // SAFETY: the option is an int; reading it clears the error.
     let _ = unsafe { sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR) };
-    sys::shutdown(fd, libc::SHUT_RDWR);
     true
 }
 

@@ -175,10 +175,7 @@ fn send_rest(
                 }
                 Some(e)
             }
-            Step::Full | Step::TcpFull if nonblocking => {
-                crate::epoll::no_room(conn);
-                Some(libc::EAGAIN)
-            }
+            Step::Full | Step::TcpFull if nonblocking => Some(libc::EAGAIN),
             Step::Full | Step::TcpFull => match waiter.with(done > 0).writable(conn, end, fd) {
                 Wake::Again => None,
                 Wake::TimedOut | Wake::WouldBlock => Some(libc::EAGAIN),
@@ -186,6 +183,9 @@ fn send_rest(
             },
         };
         if let Some(errno) = ended {
+            if errno == libc::EAGAIN {
+                crate::epoll::no_room(conn);
+            }
             return Outcome::Done(if done > 0 { done as isize } else { -(errno as isize) });
         }
         let critical = thread::enter();

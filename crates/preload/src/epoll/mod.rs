@@ -81,17 +81,13 @@ pub(crate) fn is_convertible(index: u32, conn: &Conn) -> bool {
     })
 }
 
-/// The program found no room on a connection: sets that want to know when there is some must look.
+/// The program found no room on a connection: room is an edge from now on, even if it is there before a set
+/// looks for the first time.
 pub(crate) fn no_room(conn: &Conn) {
-    heat_all(conn);
-}
-
-/// Makes all registrations of a connection hot.
-pub(crate) fn heat_all(conn: &Conn) {
     let registrations = { *conn.registrations.lock() };
     for (set_index, slot) in registrations.iter() {
         if let Some(set) = set::get(set_index) {
-            set.lock().heat(slot);
+            set.lock().note_full(slot);
         }
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Registration {
     pub(super) edge: bool,
     /// Edge-triggered: the producer's tail at the last report.
     pub(super) seen_tail: u64,
-    /// The ring was full at the last look.
+    /// Edge-triggered: the ring was full at the last look, or when the program last sent.
     pub(super) was_full: bool,
     /// Edge-triggered: the endings (RDHUP, HUP, ERR) that were reported.
     pub(super) seen_endings: u32,
@@ -396,6 +396,14 @@ impl Inner {
                 f(conn, r.fd);
             }
         }
+    }
+
+    /// A send found the ring full.
+    pub(super) fn note_full(&mut self, slot: u32) {
+        if let Some(r) = self.registration(slot) {
+            r.was_full = true;
+        }
+        self.heat(slot);
     }
 
     /// Puts a registration on the hot list.

@@ -50,6 +50,14 @@ pub const RESET_DUE: u32 = 1;
 /// [`Options::reset`]: the program has been told.
 pub const RESET_TOLD: u32 = 2;
 
+/// [`EndPage::initialised`]: one process fills in the page.
+pub const FILLING: u32 = 1;
+/// [`EndPage::initialised`]: the end is upgraded, and whoever gets its regions joins.
+pub const READY: u32 = 2;
+/// [`EndPage::initialised`]: the end stays on TCP for good: before anybody had upgraded it, somebody got the socket
+/// who may not know what the others do.
+pub const REFUSED: u32 = 3;
+
 /// The end has shut down sending and goes on receiving.
 pub const CLOSING_SENDING: u32 = 1;
 /// The end has closed, with everything that it was sent consumed.
@@ -63,7 +71,7 @@ pub const SHARED_BEYOND: u32 = 2;
 /// See the module's drawing. All zero is the state before the first attach.
 #[repr(C)]
 pub struct EndPage {
-    /// 0 until the first process has filled in the rest, then 2.
+    /// Whether this end is upgraded, decided once: 0 is undecided, then [`FILLING`] and [`READY`], or [`REFUSED`].
     pub initialised: AtomicU32,
     /// Not 0 once more than one process may hold this end: locks need atomic operations from then on.
     /// [`SHARED_FAMILY`] or [`SHARED_BEYOND`]; only grows.
@@ -124,6 +132,8 @@ pub struct Options {
     pub nodelay: AtomicU32,
     /// [`Reason`] number of this end's own wish to go back to TCP; 0 = none.
     pub demoted_because: AtomicU32,
+    /// 1 once the program has dissolved the connection: the socket may have another one by now.
+    pub dissolved: AtomicU32,
 }
 
 const _: () = {
@@ -342,7 +352,16 @@ impl<'a> End<'a> {
         if self.peer_tx_path() == Path::Tcp {
             return Ok(RxSource::Tcp { limit_bytes: unread });
         }
-        let begins_at = self.incoming.switch.ring_begins_at.load(Relaxed);
+        let switch = &self.incoming.switch;
+        let begins_at = switch.ring_begins_at.load(Relaxed);
+        // Gone back without ever having used the ring, maybe long before this end was ready: TCP has everything.
+        if self.peer_tx_path() == Path::Demoted
+            && switch.ring_ends_at.load(Relaxed) == 0
+            && switch.tcp_resumes_at.load(Relaxed) == begins_at
+        {
+            self.stay_on_tcp();
+            return Ok(RxSource::TcpAgain);
+        }
         if begins_at < consumed {
             return Err(Violation::Tail { head: consumed, tail: begins_at });
         }
@@ -371,7 +390,7 @@ impl<'a> End<'a> {
         if resumes_at > consumed {
             return Ok(RxSource::Doorbells { discard_bytes: resumes_at - consumed });
         }
-        self.page.rx.path.store(Path::Demoted as u32, Relaxed);
+        self.stay_on_tcp();
         Ok(RxSource::TcpAgain)
     }
 
@@ -386,6 +405,11 @@ impl<'a> End<'a> {
                 self.peer_tx_path() != Path::Tcp && begins_at.load(Relaxed) <= self.page.rx.tcp_consumed.load(Relaxed)
             }
         }
+    }
+
+    /// The peer has sent what no ring carries and stays on TCP: so does this direction. Receive lock held.
+    pub fn stay_on_tcp(&self) {
+        self.page.rx.path.store(Path::Demoted as u32, Relaxed);
     }
 
     /// Counts bytes taken from TCP (data or doorbells) while the receive lock is held.

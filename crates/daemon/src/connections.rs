@@ -112,8 +112,15 @@ impl ConnectionTable {
         self.by_number.get(&number)
     }
 
-    pub(crate) fn find(&self, id: SocketId) -> Option<EndRef> {
-        self.by_id.get(&id).copied()
+    /// The end that this socket is. A socket keeps its cookie when its program dissolves the connection and makes
+    /// another one: what is known of the old one is forgotten then.
+    pub(crate) fn find(&mut self, endpoint: &Endpoint) -> Option<EndRef> {
+        let end = self.by_id.get(&endpoint.id).copied()?;
+        let same = self.get(end.0).is_some_and(|known| known.end(end.1).endpoint.tuple == endpoint.tuple);
+        if !same {
+            self.remove(end.0);
+        }
+        same.then_some(end)
     }
 
     /// Connections whose number is at least `from`, ascending.

@@ -126,7 +126,7 @@ impl Monitor {
         self.closer.close(fd);
         let outcome = match endpoint {
             Err(reason) => Err(reason),
-            Ok(endpoint) => match self.connections.find(endpoint.id) {
+            Ok(endpoint) => match self.connections.find(&endpoint) {
                 // An offered socket may be upgraded already: a relative of the process was quicker.
                 Some(end) => self.attach(id, message.token, end, now),
                 None if message.kind == Kind::Attach => Err(Reason::UnknownConnection),
@@ -175,6 +175,9 @@ impl Monitor {
         }
         if let Some(stale) = self.offers.stale(&endpoint) {
             self.refuse_offer(stale, Reason::NotConnected, now);
+        }
+        if self.offers.get(endpoint.id).is_some_and(|former| former.endpoint.tuple != endpoint.tuple) {
+            self.refuse_offer(endpoint.id, Reason::NotConnected, now);
         }
         let waiter = Waiter { client: id, token };
         let note = match self.offers.partner(&endpoint, self.policy.across_network_namespaces) {

@@ -4,14 +4,18 @@ use core::sync::atomic::{AtomicU32, Ordering::*, fence};
 use std::os::fd::BorrowedFd;
 
 use libc::{c_int, timeval};
-use ringway_channel::end::{Options, SHARED_BEYOND, SHARED_FAMILY};
+use ringway_channel::end::{FILLING, Options, READY, REFUSED, SHARED_BEYOND, SHARED_FAMILY};
 use ringway_channel::layout::{END_REGION_BYTES, RING_MAGIC, RING_REGION_BYTES, RingHeader};
 use ringway_channel::rendezvous::{DESCRIPTORS_MAX, Message, PROTOCOL_VERSION};
 use ringway_channel::{EndPage, Reason};
 use ringway_mem::region::{Region, RegionError};
 
 use crate::conn::{Conn, NARROW_BYTES, State};
-use crate::{epoll, family, kernel, rx, signals, spin, stats, sys, tx};
+use crate::{epoll, family, kernel, rx, signals, spin, stats, sys, thread, tx, upgrade};
+
+/// How long to wait for a sibling (or another thread) that is attaching as well, in steps of [`STEP_US`].
+const STEPS: u32 = 20_000;
+const STEP_US: u64 = 100;
 
 /// Which buffer sizes the program has set (asm-generic/socket.h, linux/socket.h).
 const SO_BUF_LOCK: c_int = 72;
@@ -63,40 +67,84 @@ fn install(index: u32, c: &'static Conn, message: &Message, ring: Region, page: 
     if kernel::cookie(fd) != Some(c.cookie.load(Relaxed)) {
         return;
     }
-    if !epoll::is_convertible(index, c) {
+    let convertible = epoll::is_convertible(index, c);
+    if !convertible && c.slot().state.load(SeqCst) != family::UPGRADED {
         keep_on_tcp(c, fd, Reason::Shared);
         return;
     }
-    let end_page = page.base().as_ptr().cast::<EndPage>();
-    // SAFETY: mapped above; all fields are atomic.
-    if !initialise(unsafe { &*end_page }, c, fd, message) {
+    let critical = thread::enter();
+    if !c.begin_attach() {
+        drop(critical);
+        wait_until(|| !c.is_attaching());
+        return;
+    }
+    // SAFETY: mapped by `open`; all fields are atomic.
+    let end_page = unsafe { page.base().cast::<EndPage>().as_ref() };
+    if !is_agreed(end_page, c, fd, message) {
+        c.give_up();
         return;
     }
     set_nodelay(fd);
     c.attach(ring.into_raw().0.as_ptr(), page.into_raw().0.as_ptr().cast(), message.role);
-    c.slot().state.store(family::UPGRADED, SeqCst);
     fence(SeqCst);
+    drop(critical);
     stats::count(|s| &s.connections_upgraded);
     epoll::convert(index, c);
     rx::declare_ready(c, fd);
+    if !convertible {
+        keep_on_tcp(c, fd, Reason::Shared);
+    }
 }
 
-/// Fills in the end's page if nobody has; waits for a sibling that is doing so.
-fn initialise(page: &EndPage, c: &Conn, fd: c_int, message: &Message) -> bool {
-    let shared = family::has_forked() || c.slot().holders() > 1;
-    if page.initialised.compare_exchange(0, 1, AcqRel, Acquire).is_err() {
-        // Somebody else holds this end as well: from now on its locks are taken with care.
-        let kin = c.slot().state.load(Acquire) == family::UPGRADED;
-        page.shared.fetch_max(if kin { SHARED_FAMILY } else { SHARED_BEYOND }, SeqCst);
-        for _ in 0..1_000 {
-            if page.initialised.load(Acquire) == 2 {
-                return page.connection.load(Relaxed) == message.connection;
-            }
-            sys::sleep_us(100);
+fn wait_until(mut done: impl FnMut() -> bool) -> bool {
+    (0..STEPS).any(|_| {
+        let is_done = done();
+        if !is_done {
+            sys::sleep_us(STEP_US);
         }
+        is_done
+    })
+}
+
+/// Whether all who hold the connection use its ring from now on.
+///
+/// The decision falls twice, each time once and for all: for the family in its slot, and among strangers in the end's
+/// page. Whoever decided to stay on TCP does not ask again, so nobody may attach afterwards.
+fn is_agreed(page: &EndPage, c: &Conn, fd: c_int, message: &Message) -> bool {
+    let before = c.slot().decide(family::UPGRADED);
+    if before == family::PLAIN {
         return false;
     }
-    page.shared.store(shared as u32, Relaxed);
+    let inherited = c.inherited.load(Relaxed) != 0;
+    let agreed = match page.initialised.compare_exchange(0, if inherited { REFUSED } else { FILLING }, AcqRel, Acquire)
+    {
+        Ok(_) if inherited => false,
+        Ok(_) => {
+            fill(page, c, fd, message);
+            page.initialised.compare_exchange(FILLING, READY, AcqRel, Acquire).is_ok()
+        }
+        Err(_) => {
+            // Somebody else holds this end as well: from now on its locks are taken with care.
+            let kin = before == family::UPGRADED;
+            page.shared.fetch_max(if kin { SHARED_FAMILY } else { SHARED_BEYOND }, SeqCst);
+            wait_until(|| page.initialised.load(Acquire) != FILLING);
+            // Still being filled: by one that died there. Nobody has used the end, and nobody will.
+            let _ = page.initialised.compare_exchange(FILLING, REFUSED, AcqRel, Acquire);
+            page.initialised.load(Acquire) == READY
+                && page.connection.load(Relaxed) == message.connection
+                && page.options.dissolved.load(Acquire) == 0
+        }
+    };
+    if !agreed {
+        c.slot().state.store(family::PLAIN, SeqCst);
+    }
+    agreed
+}
+
+/// Fills in the page of an end that nobody has attached to yet.
+fn fill(page: &EndPage, c: &Conn, fd: c_int, message: &Message) {
+    let shared = family::has_forked() || c.slot().holders() > 1;
+    page.shared.fetch_max(shared as u32, SeqCst);
     page.role.store(message.role as u32, Relaxed);
     page.connection.store(message.connection, Relaxed);
     let options = &page.options;
@@ -107,8 +155,6 @@ fn initialise(page: &EndPage, c: &Conn, fd: c_int, message: &Message) -> bool {
     options.receive_timeout_us.store(timeout_us(fd, libc::SO_RCVTIMEO), Relaxed);
     options.send_timeout_us.store(timeout_us(fd, libc::SO_SNDTIMEO), Relaxed);
     bound_sending(options, fd);
-    page.initialised.store(2, Release);
-    true
 }
 
 /// The ring is no roomier than the send buffer that the program has asked for, if it has.
@@ -177,16 +223,23 @@ pub(crate) fn join(index: u32, c: &'static Conn, fd: c_int) -> bool {
     }
 }
 
-/// Leaves TCP for good on this connection, whatever state it is in.
+/// Keeps the connection on TCP from now on, or takes it back there, whatever state it is in.
 pub(crate) fn keep_on_tcp(c: &Conn, fd: c_int, reason: Reason) {
     match c.state() {
-        State::Watched => {
-            let slot = c.slot();
-            if slot.state.compare_exchange(family::WATCHED, family::PLAIN, AcqRel, Relaxed).is_ok() {
-                stats::refused(reason);
+        State::Watched => match c.slot().decide(family::PLAIN) {
+            // A relative, or another thread, was quicker.
+            family::UPGRADED => {
+                if upgrade::upgraded(fd).is_some_and(|(_, found)| core::ptr::eq(found, c)) {
+                    tx::demote(c, fd, reason);
+                }
             }
-            c.set_plain();
-        }
+            before => {
+                if before == family::WATCHED {
+                    stats::refused(reason);
+                }
+                c.set_plain();
+            }
+        },
         State::Attached => tx::demote(c, fd, reason),
         State::Plain | State::Free => {}
     }
@@ -196,11 +249,11 @@ pub(crate) fn keep_on_tcp(c: &Conn, fd: c_int, reason: Reason) {
 /// as shared; one that is only watched stays on TCP, because the two processes could not agree on the
 /// moment of switching.
 pub(crate) fn share(c: &Conn, fd: c_int) {
-    match (c.state(), c.page()) {
-        (State::Attached, Some(page)) => {
-            page.shared.store(SHARED_BEYOND, SeqCst);
-            fence(SeqCst);
-        }
-        _ => keep_on_tcp(c, fd, Reason::Shared),
+    if c.state() == State::Watched {
+        keep_on_tcp(c, fd, Reason::Shared);
+    }
+    if let Some(page) = c.page() {
+        page.shared.store(SHARED_BEYOND, SeqCst);
+        fence(SeqCst);
     }
 }

@@ -27,6 +27,9 @@ const GRACE_US: u64 = 100_000;
 /// Bytes of the ring region that every upgraded connection maps: the header and the smallest areas.
 pub(crate) const NARROW_BYTES: usize = area_offset(1, 0);
 
+/// What [`Conn::state`] shows as `Watched` while one thread puts the regions in place.
+const ATTACHING: u32 = 4;
+
 /// Local view of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -62,6 +65,8 @@ pub(crate) struct Conn {
     pub(crate) bytes: AtomicU64,
     /// 0 not offered, 1 offered, 2 refused.
     pub(crate) offered: AtomicU32,
+    /// 1 if it came from another program: whether it is upgraded was decided there.
+    pub(crate) inherited: AtomicU32,
     /// Distinguishes successive connections in the same object.
     generation: AtomicU32,
     /// Descriptor entries that refer to it, plus threads that sleep on it.
@@ -121,7 +126,16 @@ pub(crate) fn create(fd: c_int, cookie: u64) -> Option<(u32, &'static Conn)> {
     c.holds.store(1, Relaxed);
     c.cookie.store(cookie, Relaxed);
     c.fd.store(fd, Relaxed);
-    for word in [&c.calls, &c.offered, &c.kernel_event, &c.looks_seen, &c.bells_armed, &c.bells_due, &c.poll_sleepers] {
+    for word in [
+        &c.calls,
+        &c.offered,
+        &c.inherited,
+        &c.kernel_event,
+        &c.looks_seen,
+        &c.bells_armed,
+        &c.bells_due,
+        &c.poll_sleepers,
+    ] {
         word.store(0, Relaxed);
     }
     c.bell_waiters.iter().for_each(|waiters| waiters.store(0, Relaxed));
@@ -163,7 +177,7 @@ impl Conn {
     #[inline]
     pub(crate) fn state(&self) -> State {
         match self.state.load(Acquire) {
-            1 => State::Watched,
+            1 | ATTACHING => State::Watched,
             2 => State::Attached,
             3 => State::Plain,
             _ => State::Free,
@@ -172,6 +186,28 @@ impl Conn {
 
     pub(crate) fn set_plain(&self) {
         let _ = self.state.compare_exchange(State::Watched as u32, State::Plain as u32, AcqRel, Relaxed);
+    }
+
+    /// Reserves a watched connection for the caller to attach; [`Conn::attach`] or [`Conn::give_up`] must follow.
+    pub(crate) fn begin_attach(&self) -> bool {
+        self.state.compare_exchange(State::Watched as u32, ATTACHING, AcqRel, Relaxed).is_ok()
+    }
+
+    /// It stays on TCP instead.
+    pub(crate) fn give_up(&self) {
+        self.state.store(State::Plain as u32, Release);
+    }
+
+    /// Whether another thread is putting the regions in place.
+    pub(crate) fn is_attaching(&self) -> bool {
+        self.state.load(Acquire) == ATTACHING
+    }
+
+    /// In a child of fork: the thread that was attaching it is the parent's.
+    pub(crate) fn after_fork_child(&self) {
+        let _ = self.state.compare_exchange(ATTACHING, State::Watched as u32, Relaxed, Relaxed);
+        // The parent's offers are answered to the parent: the child makes its own.
+        let _ = self.offered.compare_exchange(1, 0, Relaxed, Relaxed);
     }
 
     pub(crate) fn slot(&self) -> &'static Slot {

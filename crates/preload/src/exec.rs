@@ -76,13 +76,11 @@ fn follow<T>(kept: bool, image: Image, envp: *const *const c_char, go: impl FnOn
 /// connections are among it.
 fn share_heirlooms(kept: bool) -> bool {
     let mut upgraded = false;
-    for_each_heirloom(kept, |fd, c| match (c.state(), c.page()) {
-        (State::Attached, Some(page)) => {
-            page.shared.store(SHARED_BEYOND, SeqCst);
-            upgraded = true;
+    for_each_heirloom(kept, |fd, c| {
+        if c.state() == State::Attached || kept || c.slot().holders() > 1 {
+            attach::share(c, fd);
         }
-        (State::Watched, _) if kept || c.slot().holders() > 1 => attach::keep_on_tcp(c, fd, Reason::Shared),
-        _ => {}
+        upgraded |= c.state() == State::Attached;
     });
     upgraded
 }

@@ -113,6 +113,14 @@ impl Slot {
         self.holders.fetch_sub(1, AcqRel) == 1
     }
 
+    /// Decides for the family, once: [`UPGRADED`] or [`PLAIN`]. Returns the state before: [`WATCHED`] if the decision
+    /// fell now, otherwise the one that stands.
+    pub(crate) fn decide(&self, wanted: u32) -> u32 {
+        match self.state.compare_exchange(WATCHED, wanted, SeqCst, SeqCst) {
+            Ok(before) | Err(before) => before,
+        }
+    }
+
     pub(crate) fn holders(&self) -> u32 {
         self.holders.load(Relaxed)
     }
@@ -139,6 +147,15 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_family_decides_once() {
+        let s = slot(claim().unwrap());
+        assert_eq!(s.decide(PLAIN), WATCHED);
+        assert_eq!(s.decide(UPGRADED), PLAIN);
+        assert_eq!(s.state.load(Relaxed), PLAIN);
+        assert!(s.drop_holder());
+    }
 
     #[test]
     fn slots_are_claimed_once_and_reused() {

@@ -4,6 +4,8 @@ use libc::{c_int, pollfd, sockaddr_storage};
 
 use crate::sys;
 
+pub(crate) const SIOCATMARK: libc::c_ulong = 0x8905;
+
 /// Stream offsets of one socket, SYN and FIN not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offsets {
@@ -68,6 +70,13 @@ pub(crate) fn unread(fd: c_int) -> u64 {
     // SAFETY: FIONREAD writes one int.
     let answer = unsafe { sys::ioctl(fd, libc::FIONREAD, (&raw mut n) as usize) };
     if answer < 0 { 0 } else { n.max(0) as u64 }
+}
+
+/// Whether the next byte is the urgent one: SIOCINQ counts only up to it.
+pub(crate) fn is_at_mark(fd: c_int) -> bool {
+    let mut at: c_int = 0;
+    // SAFETY: SIOCATMARK writes one int.
+    unsafe { sys::ioctl(fd, SIOCATMARK, (&raw mut at) as usize) == 0 && at != 0 }
 }
 
 /// Bytes that the program has taken from the stream so far. Exact if nobody reads meanwhile.

@@ -64,12 +64,7 @@ unsafe extern "C" fn child() {
     release();
     exit::after_fork_child();
     table::after_fork_child();
-    // The parent's offers are answered to the parent: the child makes its own.
-    conn::for_each(|_, c| {
-        if c.offered.load(Relaxed) == 1 {
-            c.offered.store(0, Relaxed);
-        }
-    });
+    conn::for_each(|_, c| c.after_fork_child());
     thread::let_go();
 }
 

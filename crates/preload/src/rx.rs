@@ -294,6 +294,11 @@ fn probe(end: &End, fd: c_int) -> Step {
     // SAFETY: one byte of ours.
     let n = unsafe { sys::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
     match n {
+        // Behind an urgent byte, which is skipped without being counted. Who sends those stays on TCP.
+        n if n > 0 && kernel::is_at_mark(fd) => {
+            end.stay_on_tcp();
+            Step::Kernel
+        }
         n if n > 0 => Step::Got,
         n if n == -(libc::EAGAIN as isize) => Step::Empty,
         0 => ended(end, fd),
@@ -321,12 +326,14 @@ fn peek(conn: &Conn, end: &End, fd: c_int, mut cursor: impl Sink, request: &Requ
             }
             Ok(RxSource::Tcp { limit_bytes }) if limit_bytes > 0 => {
                 let limit = (request.total as u64).min(limit_bytes) as usize;
-                let n = cursor.receive_by_tcp(fd, limit, request.flags | libc::MSG_DONTWAIT);
-                if n > 0 {
-                    let switched = end.peer_tx_path() != Path::Tcp;
-                    return (n as usize, if switched { Step::End } else { Step::Got });
+                match cursor.receive_by_tcp(fd, limit, request.flags | libc::MSG_DONTWAIT) {
+                    n if n > 0 => {
+                        let switched = end.peer_tx_path() != Path::Tcp;
+                        return (n as usize, if switched { Step::End } else { Step::Got });
+                    }
+                    n if n == 0 || n == -(libc::EAGAIN as isize) => probe(end, fd),
+                    n => Step::Error(-n as c_int),
                 }
-                probe(end, fd)
             }
             Ok(_) => step(conn, end, fd, &mut cursor, request, request.total, &mut 0),
             Err(violation) => violated(conn, fd, violation),

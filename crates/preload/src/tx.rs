@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::*;
 
 use libc::c_int;
 use ringway_channel::layout::CLASS_BYTES;
-use ringway_channel::{End, Path};
+use ringway_channel::{End, Path, Reason};
 use ringway_mem::ring::{Resized, Spans, Violation};
 
 use crate::conn::Conn;
@@ -105,8 +105,8 @@ pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: &mut impl
     if total == 0 {
         return Outcome::Kernel;
     }
-    if flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY | libc::MSG_FASTOPEN | libc::MSG_ERRQUEUE) != 0 {
-        demote(conn, fd, reason_of(flags));
+    if let Some(reason) = kernel_only(flags) {
+        demote(conn, fd, reason);
         return Outcome::Kernel;
     }
     let critical = thread::enter();
@@ -123,8 +123,14 @@ pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: &mut impl
     outcome
 }
 
-fn reason_of(flags: c_int) -> ringway_channel::Reason {
-    if flags & libc::MSG_OOB != 0 { ringway_channel::Reason::UrgentData } else { ringway_channel::Reason::ZeroCopy }
+/// Why a send with these flags is the kernel's alone, if it is.
+#[inline]
+pub(crate) fn kernel_only(flags: c_int) -> Option<Reason> {
+    match flags & (libc::MSG_OOB | libc::MSG_ZEROCOPY | libc::MSG_FASTOPEN | libc::MSG_ERRQUEUE) {
+        0 => None,
+        special if special & libc::MSG_OOB != 0 => Some(Reason::UrgentData),
+        _ => Some(Reason::ZeroCopy),
+    }
 }
 
 /// Sends as much as goes without waiting; says why it stopped.
@@ -352,7 +358,7 @@ pub(crate) fn demote_locked(end: &End, fd: c_int) {
 }
 
 /// Moves both directions towards TCP: this end's sending at once, the peer's when it next sends.
-pub(crate) fn demote(conn: &Conn, fd: c_int, reason: ringway_channel::Reason) {
+pub(crate) fn demote(conn: &Conn, fd: c_int, reason: Reason) {
     let critical = thread::enter();
     let Some(end) = conn.end() else { return };
     let because = &end.page.options.demoted_because;

@@ -115,6 +115,14 @@ fn route_attached_rx(index: u32, c: &'static Conn, fd: c_int) -> Route {
     if slot.enter_kernel(&slot.receivers, || !ready()) { Route::Counted(index, c) } else { Route::Ring(index, c) }
 }
 
+/// Before a counted call that sends: urgent bytes spoil the count of the stream's, for their receiver may skip them.
+#[inline]
+pub(crate) fn sending(c: &'static Conn, fd: c_int, flags: c_int) {
+    if flags & libc::MSG_OOB != 0 {
+        attach::keep_on_tcp(c, fd, Reason::UrgentData);
+    }
+}
+
 /// After a counted call that sent.
 #[inline]
 pub(crate) fn sent(index: u32, c: &'static Conn, fd: c_int, answer: isize) {
@@ -204,6 +212,25 @@ pub(crate) fn watch(fd: c_int) {
     release(old);
 }
 
+/// The socket of a connection that is over goes on without one: it is watched again, as another connection.
+/// Relatives who hold the socket as well cannot know that, so that a socket of theirs stays on TCP.
+pub(crate) fn watch_anew(index: u32, old: &'static Conn, fd: c_int) {
+    let alone = old.slot().holders() <= 1 && old.page().is_none_or(|page| page.shared.load(Relaxed) == 0);
+    let fresh = if alone { conn::create(fd, old.cookie.load(Relaxed)) } else { None };
+    crate::epoll::move_registrations(old, fresh);
+    table::for_each(0, c_int::MAX, |number, entry| {
+        let next = fresh.map_or(Entry::Plain, |(index, _)| Entry::Connection(index));
+        if entry != Entry::Connection(index) || !table::replace_if(number, entry, next) {
+            return;
+        }
+        // Created with one descriptor, which is this one.
+        if let Some((_, c)) = fresh.filter(|_| number != fd) {
+            c.add_descriptor(number);
+        }
+        release(entry);
+    });
+}
+
 /// Lets go of what a table entry referred to, without having seen the descriptor close.
 pub(crate) fn release(old: Entry) {
     match old {
@@ -244,6 +271,7 @@ fn classify(fd: c_int) -> Option<(u32, &'static Conn)> {
         return connection(fd);
     }
     // If not, it stays on TCP: whoever it came from may hold it as well and does not know of us.
+    c.inherited.store(1, Relaxed);
     if !is_local(fd) || !monitor::attach_now(c.token(index), c, fd) {
         attach::keep_on_tcp(c, fd, Reason::Shared);
     }

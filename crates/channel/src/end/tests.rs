@@ -95,7 +95,9 @@ impl Pair {
     fn receive(&mut self, who: usize, wanted: usize) -> usize {
         let other = 1 - who;
         let unread = self.sides[other].wire.len() as u64;
-        let source = self.end(who).rx_source(|| unread).unwrap();
+        // An end that is not ready takes from the kernel what there is, and only counts.
+        let ready = self.end(other).peer_is_ready();
+        let source = if ready { self.end(who).rx_source(|| unread).unwrap() } else { RxSource::TcpAgain };
         let got: Vec<u8> = match source {
             RxSource::Doorbells { discard_bytes } => {
                 let n = discard_bytes.min(unread) as usize;
@@ -171,7 +173,7 @@ proptest! {
                     pair.end(who).own_receiver().arm(crate::wait::BELL_TCP);
                 }
                 Op::AskForTcp(who) => pair.end(who).ask_for_tcp(Reason::Splice),
-                Op::Demote(who) if pair.end(who).tx_path() == Path::Ring => {
+                Op::Demote(who) if pair.end(who).tx_path() != Path::Demoted => {
                     let written = pair.sides[who].written;
                     pair.end(who).demote_tx(written);
                 }

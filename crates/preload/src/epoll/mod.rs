@@ -28,6 +28,9 @@ pub(crate) use set::Registrations;
 pub(crate) use sleep::{arm_connection, waits_for_room};
 pub(crate) use wait::{Timeout, wait};
 
+use ringway_channel::Reason;
+
+use crate::attach;
 use crate::conn::Conn;
 use crate::table::{self, Entry};
 
@@ -102,6 +105,17 @@ pub(crate) fn withdraw(conn: &Conn) {
     }
 }
 
+/// The connection is over, but not its socket: the registrations are the kernel's again, for `fresh` (index and
+/// connection), or for nobody here.
+pub(crate) fn move_registrations(old: &Conn, fresh: Option<(u32, &'static Conn)>) {
+    let registrations = { *old.registrations.lock() };
+    for (set_index, slot) in registrations.iter() {
+        if let Some(set) = set::get(set_index) {
+            set.lock().move_to(slot, fresh);
+        }
+    }
+}
+
 /// The connection is gone from this process: its registrations are forgotten here. The kernel removes
 /// its own when the last descriptor anywhere is closed.
 pub(crate) fn connection_gone(conn: &Conn) {
@@ -142,7 +156,17 @@ pub(crate) fn arm_set(index: u32) -> bool {
 pub(crate) fn share_with_others(index: u32) {
     let Some(set) = set::get(index) else { return };
     set.make_foreign();
-    set.lock().unconvert_all(|conn, fd| crate::attach::keep_on_tcp(conn, fd, ringway_channel::Reason::Shared));
+    for slot in 0.. {
+        let mut inner = set.lock();
+        if slot as usize >= inner.registrations.len() {
+            return;
+        }
+        let found = inner.unconvert(slot);
+        drop(inner);
+        if let Some((conn, fd)) = found {
+            attach::keep_on_tcp(conn, fd, Reason::Shared);
+        }
+    }
 }
 
 /// After fork both processes may wait on the sets that exist. Those in use by now keep their

@@ -372,29 +372,41 @@ impl Inner {
         }
     }
 
-    /// Gives all registrations back to the kernel, with the program's own data; calls `f` for each
-    /// connection.
-    pub(super) fn unconvert_all(&mut self, mut f: impl FnMut(&'static Conn, c_int)) {
+    /// Gives a registration back to the kernel, with the program's own data. Returns its connection and descriptor,
+    /// unless the program has removed it.
+    pub(super) fn unconvert(&mut self, slot: u32) -> Option<(&'static Conn, c_int)> {
         let (epfd, set) = (self.epfd, self.set());
-        for r in self.registrations.as_mut_slice().iter_mut().filter(|r| r.connection != 0) {
-            if r.parked {
-                let mut event = kernel_event(0);
-                // SAFETY: as below.
-                unsafe { sys::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, r.fd, &mut event) };
-                continue;
+        let r = self.registration(slot)?;
+        if r.converted {
+            let op = if r.parked { libc::EPOLL_CTL_DEL } else { libc::EPOLL_CTL_MOD };
+            let mut event = epoll_event { events: r.kernel_events(), u64: r.data };
+            // SAFETY: one event of ours; the kernel checks the descriptors.
+            unsafe { sys::epoll_ctl(epfd, op, r.fd, &mut event) };
+            r.converted = false;
+            if let Some(set) = set {
+                set.ours.fetch_sub(1, Relaxed);
             }
-            if r.converted {
-                let mut event = epoll_event { events: r.events & !(EPOLLEXCLUSIVE as u32), u64: r.data };
-                // SAFETY: one event of ours; the kernel checks the descriptors.
-                unsafe { sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, r.fd, &mut event) };
-                r.converted = false;
-                if let Some(set) = set {
-                    set.ours.fetch_sub(1, Relaxed);
-                }
-            }
-            if let Some(conn) = Self::conn_of(r) {
-                f(conn, r.fd);
-            }
+        }
+        if r.parked {
+            self.remove(slot);
+            return None;
+        }
+        Some((Self::conn_of(r)?, r.fd))
+    }
+
+    /// The registration belongs to another connection from now on, or to none.
+    pub(super) fn move_to(&mut self, slot: u32, fresh: Option<(u32, &'static Conn)>) {
+        if self.unconvert(slot).is_none() {
+            return;
+        }
+        let place = (self.index, slot);
+        let Some((index, _)) = fresh.filter(|(_, conn)| conn.registrations.lock().add(place)) else {
+            return self.remove(slot);
+        };
+        self.remove_from_connection(slot);
+        if let Some(r) = self.registration(slot) {
+            r.connection = index + 1;
+            (r.edge, r.seen_tail, r.was_full, r.seen_endings) = (true, 0, false, 0);
         }
     }
 
@@ -432,6 +444,12 @@ impl Registration {
     pub(super) fn revive(&mut self, wanted: &epoll_event) {
         (self.events, self.data) = (wanted.events, wanted.u64);
         (self.parked, self.spent, self.edge) = (false, false, true);
+    }
+
+    /// What the program asked for, in words that the kernel takes for a change. A one-shot that has fired stays off.
+    fn kernel_events(&self) -> u32 {
+        let wanted = self.events & !(EPOLLEXCLUSIVE as u32);
+        if self.spent { wanted & (EPOLLET | EPOLLONESHOT) as u32 } else { wanted }
     }
 
     pub(super) fn is_edge_triggered(&self) -> bool {

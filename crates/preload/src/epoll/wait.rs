@@ -158,7 +158,12 @@ fn wait_mixed(set: &'static Set, epfd: c_int, out: &mut Output, timeout: Timeout
             return -(libc::EINTR as isize);
         }
         if spin_for_events(set, epfd, out) {
-            continue;
+            if out.len == 0 {
+                continue;
+            }
+            // The kernel has reported: asked again, it would repeat itself.
+            set.lock().sweep(out);
+            return out.len as isize;
         }
         let answer = sleep(set, epfd, out, timeout, mask);
         if out.len > 0 || answer < 0 {

@@ -3,13 +3,13 @@
 use libc::{c_int, c_uint, c_ulong};
 
 use super::io::export;
+use crate::kernel::SIOCATMARK;
 use crate::ops::{descriptor, option};
 use crate::table::{self, Entry};
 use crate::{config, copy, real, sys, upgrade};
 
 const FIOASYNC: c_ulong = libc::FIOASYNC;
 const SIOCOUTQ: c_ulong = libc::TIOCOUTQ;
-const SIOCATMARK: c_ulong = 0x8905;
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
 

@@ -6,7 +6,7 @@ use libc::{c_int, c_void, iovec, mmsghdr, msghdr, off64_t, size_t, sockaddr, soc
 use crate::iov::Cursor;
 use crate::ops::message;
 use crate::tx::Outcome;
-use crate::upgrade::{self, Route, received, route_rx, route_tx, sent};
+use crate::upgrade::{self, Route, received, route_rx, route_tx, sending, sent};
 use crate::{attach, copy, real, rx, sys, tx, wait};
 
 /// Sends: by the kernel, counted, or by the ring.
@@ -15,6 +15,7 @@ macro_rules! sending {
         match route_tx($fd) {
             Route::Kernel => $original,
             Route::Counted(index, c) => {
+                sending(c, $fd, $flags);
                 let answer = $original;
                 sent(index, c, $fd, answer);
                 answer
@@ -201,6 +202,7 @@ export!(sendmsg = fn(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     match route_tx(fd) {
         Route::Kernel => message::share_while(core::iter::once(msg), original),
         Route::Counted(index, c) => {
+            sending(c, fd, flags);
             let answer = original();
             sent(index, c, fd, answer);
             answer
@@ -245,6 +247,7 @@ export!(sendmmsg, __sendmmsg = fn(fd: c_int, messages: *mut mmsghdr, count: u32,
             message::share_while(each, || original() as isize) as c_int
         }
         Route::Counted(index, c) => {
+            sending(c, fd, flags);
             let answer = original();
             sent(index, c, fd, answer as isize);
             answer

@@ -1,11 +1,11 @@
 //! Making sockets and connections, and their options.
 
-use libc::{c_int, c_void, sockaddr, socklen_t};
+use libc::{c_int, c_void, sa_family_t, sockaddr, socklen_t};
 
 use super::io::export;
 use crate::ops::{descriptor, option};
 use crate::table::{self, Entry};
-use crate::{config, kernel, real, sys, upgrade};
+use crate::{config, copy, kernel, real, sys, upgrade};
 
 export!(socket, __socket = fn(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: the program's own call.
@@ -34,7 +34,11 @@ export!(connect, __connect = fn(fd: c_int, to: *const sockaddr, len: socklen_t) 
     // SAFETY: the program's own call.
     let answer = unsafe { real::connect()(fd, to, len) };
     if config::enabled() && (answer == 0 || sys::errno() == libc::EINPROGRESS) {
-        connected(fd);
+        // SAFETY: a bad address is survived.
+        match unsafe { copy::read(to.cast::<sa_family_t>()) } {
+            Some(family) if family as c_int == libc::AF_UNSPEC => descriptor::dissolved(fd),
+            _ => connected(fd),
+        }
     }
     answer
 });
@@ -52,8 +56,6 @@ fn connected(fd: c_int) {
     match table::get(fd) {
         Entry::Tcp => upgrade::watch(fd),
         Entry::Unknown if kernel::is_tcp(fd) => upgrade::watch(fd),
-        // A second connect on a socket that had been connected and disconnected: a new stream.
-        Entry::Connection(_) => descriptor::renew(fd),
         _ => {}
     }
     sys::set_errno(errno);

@@ -153,17 +153,22 @@ pub(crate) fn tell_peer(end: &End, fd: c_int) {
     }
 }
 
-/// A connect on a descriptor that has a connection already: the same attempt seen again, unless the
-/// connection was upgraded. Then the kernel has dissolved it (AF_UNSPEC), which resets the peer. The
-/// socket keeps its cookie, by which the monitor knows the old connection: it is not watched again.
-pub(crate) fn renew(fd: c_int) {
-    let Some((index, c)) = upgrade::connection(fd).filter(|(_, c)| c.state() == State::Attached) else { return };
-    c.pin();
-    if let Some(end) = c.end() {
+/// The kernel has dissolved the connection (`connect` to AF_UNSPEC), which resets the peer. What this process knew of
+/// it is over; the same socket, by all its numbers and in the same epoll sets, may be connected again.
+pub(crate) fn dissolved(fd: c_int) {
+    let Some((index, old)) = upgrade::connection(fd) else { return };
+    let cookie = old.cookie.load(Relaxed);
+    old.pin();
+    if let Some(end) = old.end() {
+        end.page.options.dissolved.store(1, Release);
         tell_peer(&end, fd);
+        stats::count(|s| &s.connections_closed);
+        monitor::tell(Message { cookie, ..Message::new(Kind::Closed) });
+    } else if old.offered.load(Relaxed) == 1 {
+        monitor::tell(Message { token: old.token(index), cookie, ..Message::new(Kind::Withdraw) });
     }
-    upgrade::release(table::replace(fd, Entry::Plain));
-    c.put(index);
+    upgrade::watch_anew(index, old, fd);
+    old.put(index);
 }
 
 /// `shutdown`. The answer is libc's.

@@ -75,6 +75,7 @@ pub(crate) struct Conn {
     descriptors: AtomicU32,
     /// Some descriptor of it; a hint.
     pub(crate) fd: AtomicI32,
+    /// `SO_COOKIE`, once the connection is offered; 0 = not asked yet: most connections end before they are.
     pub(crate) cookie: AtomicU64,
     /// Next free object plus one.
     next_free: AtomicU32,
@@ -114,17 +115,16 @@ pub(crate) fn get(index: u32) -> Option<&'static Conn> {
 }
 
 /// A new watched connection with one reference, or `None` when a bound is reached.
-pub(crate) fn create(fd: c_int, cookie: u64) -> Option<(u32, &'static Conn)> {
+pub(crate) fn create(fd: c_int) -> Option<(u32, &'static Conn)> {
     let slot = family::claim()?;
     let Some(index) = take_free() else {
         family::slot(slot).drop_holder();
         return None;
     };
     let c = get(index)?;
-    family::slot(slot).cookie.store(cookie, Relaxed);
     c.slot.store(slot, Relaxed);
     c.holds.store(1, Relaxed);
-    c.cookie.store(cookie, Relaxed);
+    c.cookie.store(0, Relaxed);
     c.fd.store(fd, Relaxed);
     for word in [
         &c.calls,
@@ -174,6 +174,11 @@ pub(crate) fn for_each(mut f: impl FnMut(u32, &'static Conn)) {
 }
 
 impl Conn {
+    /// Notes whose connection it is, before the monitor is asked about it.
+    pub(crate) fn identify(&self, fd: c_int) {
+        self.cookie.store(crate::kernel::cookie(fd).unwrap_or(0), Relaxed);
+    }
+
     #[inline]
     pub(crate) fn state(&self) -> State {
         match self.state.load(Acquire) {

@@ -7,7 +7,7 @@
 //! The bound is [`SLOTS`] connections per family. Connections beyond it are not watched: plain TCP.
 //! A process that is killed keeps its claim on a slot, which can waste slots but never share one.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, fence};
 
 use crate::sys;
 
@@ -32,7 +32,6 @@ pub(crate) struct Slot {
     pub(crate) senders: AtomicU32,
     /// Threads inside a kernel call that reads from it.
     pub(crate) receivers: AtomicU32,
-    pub(crate) cookie: AtomicU64,
 }
 
 static ARENA: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
@@ -93,7 +92,6 @@ pub(crate) fn claim() -> Option<u32> {
         if s.holders.load(Relaxed) == 0 && s.holders.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
             s.senders.store(0, Relaxed);
             s.receivers.store(0, Relaxed);
-            s.cookie.store(0, Relaxed);
             s.state.store(WATCHED, Release);
             HINT.store(index.wrapping_add(1), Relaxed);
             return Some(index);

@@ -92,6 +92,7 @@ pub(crate) fn poll() {
 /// Asks for the regions of a connection that somebody else may have upgraded and waits for the answer.
 /// False if it is not upgraded, or the monitor does not know it or is away.
 pub(crate) fn attach_now(token: u64, c: &Conn, fd: c_int) -> bool {
+    c.identify(fd);
     ATTACHING.store(token, Release);
     if !send(Message { token, ..Message::new(Kind::Attach) }, Some(fd)) {
         return false;

@@ -165,6 +165,7 @@ fn offer(index: u32, c: &'static Conn, fd: c_int) {
         return not_now(c);
     }
     c.fd.store(fd, Relaxed);
+    c.identify(fd);
     if !is_local(fd) {
         attach::keep_on_tcp(c, fd, Reason::NotLocal);
         return;
@@ -197,7 +198,7 @@ fn is_local(fd: c_int) -> bool {
 pub(crate) fn watch(fd: c_int) {
     // glibc's standard streams would go past the hooks.
     let wanted = config::enabled() && table::is_ours() && !stdio::is_standard(fd);
-    let old = match kernel::cookie(fd).filter(|_| wanted).and_then(|cookie| conn::create(fd, cookie)) {
+    let old = match wanted.then(|| conn::create(fd)).flatten() {
         Some((index, c)) => {
             stats::count(|s| &s.connections_seen);
             let old = table::replace(fd, Entry::Connection(index));
@@ -264,7 +265,7 @@ fn classify(fd: c_int) -> Option<(u32, &'static Conn)> {
         return None;
     }
     // Somebody before us may have upgraded it: nothing may be read or written before that is known.
-    let (index, c) = conn::create(fd, kernel::cookie(fd)?)?;
+    let (index, c) = conn::create(fd)?;
     if !table::replace_if(fd, Entry::Unknown, Entry::Connection(index)) {
         c.drop_descriptor();
         c.put(index);

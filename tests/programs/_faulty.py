@@ -26,13 +26,13 @@ def compile_checked(folder):
 class Pair:
     """Two programs with a connection (or several) between them: 0 connects, 1 listens."""
 
-    def __init__(self, bed, binary, kind, under, seed, amount=0):
-        self.path = Path(bed.folder) / "progress"
+    def __init__(self, bed, binary, kind, under, seed, amount=0, roles=("connect", "listen")):
+        self.path = bed.folder / "progress"
         self.path.write_bytes(bytes(FIELDS_BYTES))
         with open(self.path, "r+b") as file:
             self.shared = mmap.mmap(file.fileno(), FIELDS_BYTES)
         self.bed, self.ends = bed, []
-        for number, role in enumerate(("connect", "listen")):
+        for number, role in enumerate(roles):
             words = [binary, self.path, role, kind, seed + number, amount]
             self.ends.append(bed.start(words, under, name=f"checked-{role}"))
 

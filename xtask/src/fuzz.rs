@@ -1,4 +1,8 @@
-//! `cargo xtask fuzz`: cargo-fuzz with the nightly toolchain, target after target.
+//! `cargo xtask fuzz`: cargo-fuzz, target after target.
+//!
+//! Sanitizers and coverage are unstable options of the compiler. The pinned toolchain takes them when told to
+//! (`RUSTC_BOOTSTRAP`), so that no second toolchain is needed. What a target starts from lies in `fuzz/seeds`; what
+//! it finds grows in `fuzz/corpus`, which stays on the machine.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,6 +12,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace::Workspace;
 use crate::{packages, process};
+
+const CARGO_FUZZ_VERSION: &str = "0.13.2";
 
 /// What building and a slow end may take on top of the fuzzing itself.
 const MARGIN: Duration = Duration::from_secs(1200);
@@ -24,6 +30,8 @@ pub(crate) struct Options {
 /// `false` if a target failed; what it failed on lies in `fuzz/artifacts`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     ensure!(workspace.root.join("fuzz/Cargo.toml").is_file(), "there are no fuzz targets in fuzz/");
+    let missing = packages::ensure(&["g++"])?;
+    ensure!(missing.is_empty(), "libFuzzer is built with g++, which is missing");
     let tools = install_cargo_fuzz(workspace)?;
     let targets = match &options.target {
         Some(name) => vec![name.clone()],
@@ -34,7 +42,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     for target in targets {
         eprintln!("fuzzing {target} for {} s", options.seconds);
         let mut command = cargo_fuzz(workspace, &tools);
-        command.args(["run", &target, "--", &format!("-max_total_time={}", options.seconds)]);
+        let corpus = workspace.root.join("fuzz/corpus").join(&target);
+        std::fs::create_dir_all(&corpus).with_context(|| format!("cannot make {}", corpus.display()))?;
+        command.args(["run", &target]).arg(corpus).arg(workspace.root.join("fuzz/seeds").join(&target));
+        command.args(["--", &format!("-max_total_time={}", options.seconds), "-timeout=20"]);
         if let Err(error) = process::run_visibly(&mut command, Duration::from_secs(options.seconds) + MARGIN) {
             process::check_interrupt()?;
             eprintln!("{target}: {error:#}");
@@ -45,8 +56,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
 }
 
 fn cargo_fuzz(workspace: &Workspace, tools: &std::ffi::OsStr) -> Command {
-    let mut command = workspace.cargo(&["+nightly", "fuzz"]);
-    command.env("PATH", tools).env_remove("RUSTUP_TOOLCHAIN");
+    let mut command = workspace.cargo(&["fuzz"]);
+    command.env("PATH", tools).env("RUSTC_BOOTSTRAP", "1");
     command
 }
 
@@ -61,7 +72,8 @@ fn install_cargo_fuzz(workspace: &Workspace) -> Result<std::ffi::OsString> {
     let tools = workspace.target.join("tools");
     if packages::find_program("cargo-fuzz").is_none() && !tools.join("bin/cargo-fuzz").is_file() {
         eprintln!("building cargo-fuzz");
-        let mut command = workspace.cargo(&["install", "--quiet", "--locked", "cargo-fuzz", "--root"]);
+        let version = format!("cargo-fuzz@{CARGO_FUZZ_VERSION}");
+        let mut command = workspace.cargo(&["install", "--quiet", "--locked", &version, "--root"]);
         process::run_visibly(command.arg(&tools), MARGIN).context("cannot build cargo-fuzz")?;
     }
     let path = std::env::var_os("PATH").unwrap_or_default();

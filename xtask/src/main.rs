@@ -40,7 +40,7 @@ enum Task {
     Bench(bench::Options),
     /// Build the release: a tar archive and a Debian package in target/dist.
     Dist,
-    /// Fuzz one target or all of them (nightly toolchain).
+    /// Fuzz one target or all of them.
     Fuzz(fuzz::Options),
     /// Check the repository's own rules (layers, lengths, words, unsafe code, links).
     Tidy,

@@ -17,6 +17,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("default-jdk-headless", "javac"),
     ("default-jre-headless", "java"),
+    ("g++", "g++"),
     ("gcc", "gcc"),
     ("haproxy", "haproxy"),
     ("iperf3", "iperf3"),

@@ -78,6 +78,8 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Suite>> {
     suites.extend(loom(workspace)?);
     suites.extend(parity());
     suites.extend(programs(workspace)?);
+    suites.push(faults());
+    suites.extend(hostile());
     suites.extend(fuzz(workspace)?);
     Ok(suites)
 }
@@ -179,6 +181,25 @@ fn whole(suite: &Suite, text: &str) -> Result<Option<Suite>> {
         words.push("--full".to_owned());
     }
     Ok(Some(whole))
+}
+
+/// `tests/programs/faults.py` with all its points.
+fn faults() -> Suite {
+    let run = Run::Program(words("python3 tests/programs/faults.py --full"));
+    let mut suite = Suite::new("faults-full", run, 3600).only_full();
+    (suite.needs, suite.wants) = (words("python3 gcc"), words("strace"));
+    suite
+}
+
+/// The hostile peer for ten million steps, against the state machine and against the library's hooks.
+fn hostile() -> Vec<Suite> {
+    let suite = |name: &str| {
+        let line = format!("test --release -p ringway-{name} a_hostile_peer_only_ever_causes_resets -- --nocapture");
+        let mut suite = Suite::new(format!("hostile-{name}"), Run::CargoTest(words(&line)), 3600).only_full();
+        suite.environment = vec![("RINGWAY_HOSTILE_STEPS", "10000000".to_owned())];
+        suite
+    };
+    ["channel", "preload"].map(suite).into()
 }
 
 /// A minute of each fuzz target, in the full run.

@@ -7,6 +7,7 @@
  *       many    as echo, over CONNECTIONS connections at once: poll at one end, epoll at the other
  *       family  the listening end forks; its processes take requests from one socket in turns
  *       brief   as echo, but a new connection after every 40 requests
+ *       endure  the listening end uses each connection in all ways, whatever comes, until it ends
  *
  * Byte i of every stream is a function of i. PROGRESS is a file that all processes map: it holds the port,
  * and what each end has sent and received so far, so that others can tell what was lost. */
@@ -308,6 +309,40 @@ static void grant_credits(int fd) {
     }
 }
 
+/* One call of a program that does not know what its peer is up to; false at the end. */
+static int use(int fd, int set) {
+    struct epoll_event event;
+    struct pollfd p = {fd, POLLIN, 0};
+    size_t n = choose(4) ? 1 + choose(500) : 1 + choose(LONGEST);
+    ssize_t got = 1;
+    switch (choose(7)) {
+    case 0: poll(&p, 1, -1); break;
+    case 1: epoll_wait(set, &event, 1, -1); break;
+    case 2: got = send(fd, buffer, n, MSG_NOSIGNAL | MSG_DONTWAIT); break;
+    case 3: got = recv(fd, buffer, n, MSG_PEEK | MSG_DONTWAIT); break;
+    case 4: got = recv(fd, buffer, n, 0); break;
+    case 5: got = recv(fd, buffer, n, MSG_WAITALL); break;
+    default: got = recv(fd, buffer, n, MSG_DONTWAIT);
+    }
+    progress->rounds++;
+    if (got > (ssize_t)n) fail("more than was asked for");
+    if (got > 0 || (got < 0 && errno == EAGAIN)) return 1;
+    if (got < 0 && errno != ECONNRESET && errno != EPIPE && errno != ENOTCONN) fail("an error that TCP does not have");
+    return 0;
+}
+
+static void endure(int listener) {
+    int set = epoll_create1(0);
+    for (;;) {
+        int fd = accept(listener, NULL, NULL);
+        struct epoll_event event = {.events = EPOLLIN};
+        epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+        while (use(fd, set)) {}
+        close(fd);
+        progress->received[1]++;
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 5) return 2;
     int file = open(argv[1], O_RDWR);
@@ -322,6 +357,7 @@ int main(int argc, char **argv) {
     int listener = self ? listen_once() : -1;
     if (!strcmp(kind, "many")) return self ? answer_many(listener) : ask_many(), 0;
     if (!strcmp(kind, "brief")) return brief(listener), 0;
+    if (!strcmp(kind, "endure")) return endure(listener), 0;
     int fd = self ? accept(listener, NULL, NULL) : connect_once();
     if (!strcmp(kind, "stream")) stream(fd, bytes);
     else if (!strcmp(kind, "echo")) self ? answer(fd) : (void)ask(fd, bytes ? bytes : UINT64_MAX);

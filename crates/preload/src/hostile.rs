@@ -235,6 +235,7 @@ fn upgraded_pair(listener: &TcpListener) -> (c_int, Peer) {
     upgrade::watch(fd);
     let (index, conn) = upgrade::connection(fd).expect("a watched connection");
     conn.identify(fd);
+    conn.identify(fd);
     let message = Message { connection: CONNECTION, role: Role::A, ..Message::new(Kind::Paired) };
     attach::attach(index, conn, &message, [ring_fd.as_raw_fd(), page_fd.as_raw_fd()]);
     assert!(upgrade::upgraded(fd).is_some(), "upgraded");

@@ -217,7 +217,7 @@ pub(crate) fn watch(fd: c_int) {
 /// Relatives who hold the socket as well cannot know that, so that a socket of theirs stays on TCP.
 pub(crate) fn watch_anew(index: u32, old: &'static Conn, fd: c_int) {
     let alone = old.slot().holders() <= 1 && old.page().is_none_or(|page| page.shared.load(Relaxed) == 0);
-    let fresh = if alone { conn::create(fd, old.cookie.load(Relaxed)) } else { None };
+    let fresh = if alone { conn::create(fd) } else { None };
     crate::epoll::move_registrations(old, fresh);
     table::for_each(0, c_int::MAX, |number, entry| {
         let next = fresh.map_or(Entry::Plain, |(index, _)| Entry::Connection(index));

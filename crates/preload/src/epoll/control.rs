@@ -89,7 +89,7 @@ fn unpark(set: &'static Set, conn: &Conn, fd: c_int, event: *mut epoll_event) ->
         return None;
     }
     r.revive(&wanted);
-    inner.heat(slot);
+    inner.renew(slot);
     Some(0)
 }
 
@@ -120,7 +120,7 @@ fn modify(set: &'static Set, conn: &Conn, epfd: c_int, fd: c_int, event: *mut ep
     if let Some(r) = inner.registration(slot) {
         r.revive(&wanted);
     }
-    inner.heat(slot);
+    inner.renew(slot);
     0
 }
 

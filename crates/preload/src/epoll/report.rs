@@ -191,6 +191,7 @@ impl Inner {
                             conn.end().is_some_and(|end| end.rx_path() != Path::Ring || end.tx_path() != Path::Ring);
                     }
                     self.heat(slot);
+                    self.note_report(slot);
                 }
                 None if self.is_idle_nested(event.u64) => {}
                 None => {

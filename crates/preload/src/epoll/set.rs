@@ -18,6 +18,8 @@ use crate::sys;
 const SETS_MAX: usize = 4096;
 /// Epoll sets that one connection can be in and still be upgraded.
 const PER_CONNECTION: usize = 4;
+/// Reports of a rousing registration beyond the threads to wake: some go to threads that are awake.
+const ROUSING_SPARE: u32 = 64;
 /// High half of the data that converted registrations carry in the kernel.
 const TOKEN: u64 = 0x9d3f_52c1_0000_0000;
 const TOKEN_MASK: u64 = 0xffff_ffff_0000_0000;
@@ -102,12 +104,24 @@ pub(crate) struct Inner {
     pub(super) next: usize,
     /// Threads asleep in the kernel for this set.
     pub(super) sleepers: u32,
+    /// Wakes the threads that fell asleep before the first conversion.
+    rousing: Option<Rousing>,
+}
+
+/// A registration that the kernel reports level-triggered for the moment: each thread that it wakes leaves it for the
+/// next one.
+struct Rousing {
+    slot: u32,
+    /// Reports after which it ends in any case.
+    reports_left: u32,
 }
 
 pub(crate) struct Set {
     descriptors: AtomicU32,
     /// Converted registrations plus nested sets: 0 means that the kernel alone knows everything.
     pub(super) ours: AtomicU32,
+    /// Threads that may be asleep as if the kernel knew everything.
+    plain_sleepers: AtomicU32,
     /// Waits so far, to give the kernel its turns.
     pub(super) waits: AtomicU32,
     /// Other processes may wait on the set: nothing in it can be upgraded.
@@ -180,10 +194,12 @@ impl Set {
             kept: Growable::new(),
             next: 0,
             sleepers: 0,
+            rousing: None,
         };
         Set {
             descriptors: AtomicU32::new(0),
             ours: AtomicU32::new(0),
+            plain_sleepers: AtomicU32::new(0),
             waits: AtomicU32::new(0),
             foreign: AtomicU32::new(0),
             epfd: AtomicI32::new(-1),
@@ -206,6 +222,20 @@ impl Set {
     #[inline]
     pub(crate) fn is_mixed(&self) -> bool {
         self.ours.load(Relaxed) != 0
+    }
+
+    /// Runs a wait in which the kernel knows everything, if it does. A thread that sleeps there when that changes is
+    /// woken, unless it is the process's only one.
+    pub(super) fn wait_plainly<T>(&self, wait: impl FnOnce() -> T) -> Option<T> {
+        if crate::thread::is_single_threaded() {
+            return (!self.is_mixed()).then(wait);
+        }
+        self.plain_sleepers.fetch_add(1, SeqCst);
+        let answer = (self.ours.load(SeqCst) == 0).then(wait);
+        if self.plain_sleepers.fetch_sub(1, SeqCst) == 1 && self.is_mixed() {
+            self.lock().end_rousing();
+        }
+        answer
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, Inner> {
@@ -239,6 +269,7 @@ impl Set {
         inner.free.clear();
         inner.nested.clear();
         inner.kept.clear();
+        inner.rousing = None;
         self.ours.store(0, Relaxed);
         self.foreign.store(0, Relaxed);
     }
@@ -340,7 +371,13 @@ impl Inner {
         // Before the first token can be reported: threads asleep in the kernel must know that it is one.
         if let Some(set) = set {
             set.ours.fetch_add(1, SeqCst);
+            let sleepers = set.plain_sleepers.load(SeqCst);
+            if sleepers > 0 && self.rousing.is_none() {
+                event.events &= !(EPOLLET as u32);
+                self.rousing = Some(Rousing { slot, reports_left: sleepers + ROUSING_SPARE });
+            }
         }
+        let Some(r) = self.registration(slot) else { return };
         // SAFETY: one event of ours; the kernel checks the descriptors.
         let changed = unsafe {
             if r.events & EPOLLEXCLUSIVE as u32 != 0 {
@@ -415,7 +452,39 @@ impl Inner {
         if let Some(r) = self.registration(slot) {
             r.was_full = true;
         }
+        self.renew(slot);
+    }
+
+    /// Something about the registration has changed that no bell tells of: the next sweep looks at it, and a thread
+    /// that sleeps on the set wakes to do so (changing the kernel's registration reports that the socket is writable).
+    pub(super) fn renew(&mut self, slot: u32) {
         self.heat(slot);
+        if self.sleepers > 0 {
+            self.tell_kernel(slot);
+        }
+    }
+
+    fn tell_kernel(&mut self, slot: u32) {
+        let epfd = self.epfd;
+        if let Some(r) = self.registration(slot).filter(|r| r.converted) {
+            // SAFETY: one event of ours; the kernel checks the descriptors.
+            unsafe { sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, r.fd, &mut kernel_event(slot)) };
+        }
+    }
+
+    /// The kernel has reported the token of a registration.
+    pub(super) fn note_report(&mut self, slot: u32) {
+        let Some(rousing) = self.rousing.as_mut().filter(|rousing| rousing.slot == slot) else { return };
+        rousing.reports_left -= 1;
+        if rousing.reports_left == 0 {
+            self.end_rousing();
+        }
+    }
+
+    fn end_rousing(&mut self) {
+        if let Some(Rousing { slot, .. }) = self.rousing.take() {
+            self.tell_kernel(slot);
+        }
     }
 
     /// Puts a registration on the hot list.

@@ -84,9 +84,8 @@ pub(crate) fn wait(
     timeout: Timeout,
     mask: *const sigset_t,
 ) -> isize {
-    if !set.is_mixed() {
-        // SAFETY: the program's own call.
-        let answer = unsafe { wait_plain(set, epfd, events, max, timeout, mask) };
+    // SAFETY: the program's own call.
+    if let Some(answer) = set.wait_plainly(|| unsafe { wait_plain(set, epfd, events, max, timeout, mask) }) {
         // Nothing left: tokens of connections that another thread has just upgraded.
         if answer != 0 || timeout.is_over() {
             return answer;

@@ -18,8 +18,9 @@ use crate::sys;
 const SETS_MAX: usize = 4096;
 /// Epoll sets that one connection can be in and still be upgraded.
 const PER_CONNECTION: usize = 4;
-/// Reports of a rousing registration beyond the threads to wake: some go to threads that are awake.
-const ROUSING_SPARE: u32 = 64;
+/// Longest time for waking the threads that fell asleep before the first conversion, in nanoseconds: meanwhile those
+/// that are awake find no sleep.
+const ROUSING_NS: u64 = 1_000_000_000;
 /// High half of the data that converted registrations carry in the kernel.
 const TOKEN: u64 = 0x9d3f_52c1_0000_0000;
 const TOKEN_MASK: u64 = 0xffff_ffff_0000_0000;
@@ -112,8 +113,8 @@ pub(crate) struct Inner {
 /// next one.
 struct Rousing {
     slot: u32,
-    /// Reports after which it ends in any case.
-    reports_left: u32,
+    /// When it ends in any case: a thread that left its wait by a jump will never say so.
+    until_ns: u64,
 }
 
 pub(crate) struct Set {
@@ -371,10 +372,9 @@ impl Inner {
         // Before the first token can be reported: threads asleep in the kernel must know that it is one.
         if let Some(set) = set {
             set.ours.fetch_add(1, SeqCst);
-            let sleepers = set.plain_sleepers.load(SeqCst);
-            if sleepers > 0 && self.rousing.is_none() {
+            if set.plain_sleepers.load(SeqCst) > 0 && self.rousing.is_none() {
                 event.events &= !(EPOLLET as u32);
-                self.rousing = Some(Rousing { slot, reports_left: sleepers + ROUSING_SPARE });
+                self.rousing = Some(Rousing { slot, until_ns: sys::monotonic_ns() + ROUSING_NS });
             }
         }
         let Some(r) = self.registration(slot) else { return };
@@ -466,17 +466,19 @@ impl Inner {
 
     fn tell_kernel(&mut self, slot: u32) {
         let epfd = self.epfd;
+        let mut event = kernel_event(slot);
+        if self.rousing.as_ref().is_some_and(|rousing| rousing.slot == slot) {
+            event.events &= !(EPOLLET as u32);
+        }
         if let Some(r) = self.registration(slot).filter(|r| r.converted) {
             // SAFETY: one event of ours; the kernel checks the descriptors.
-            unsafe { sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, r.fd, &mut kernel_event(slot)) };
+            unsafe { sys::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, r.fd, &mut event) };
         }
     }
 
     /// The kernel has reported the token of a registration.
     pub(super) fn note_report(&mut self, slot: u32) {
-        let Some(rousing) = self.rousing.as_mut().filter(|rousing| rousing.slot == slot) else { return };
-        rousing.reports_left -= 1;
-        if rousing.reports_left == 0 {
+        if self.rousing.as_ref().is_some_and(|r| r.slot == slot && sys::monotonic_ns() >= r.until_ns) {
             self.end_rousing();
         }
     }

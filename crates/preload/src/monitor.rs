@@ -16,7 +16,7 @@ use crate::spinlock::SpinLock;
 use crate::table::{self, Entry};
 use crate::{attach, config, conn, stats, sys, thread};
 
-/// Pause after a failed attempt to reach the monitor, in nanoseconds.
+/// Pause between attempts to reach the monitor, in nanoseconds.
 const RETRY_NS: u64 = 1_000_000_000;
 /// How long a re-attach (after exec, fork or SCM_RIGHTS) may take, in nanoseconds.
 const ATTACH_NS: u64 = 2_000_000_000;
@@ -56,8 +56,11 @@ pub(crate) fn is_away() -> bool {
 
 /// Offers a connected socket. False if the monitor cannot be reached now.
 pub(crate) fn offer(token: u64, fd: c_int) -> bool {
-    WAITING.fetch_add(1, Relaxed);
-    send(Message { token, ..Message::new(Kind::Offer) }, Some(fd))
+    let sent = send(Message { token, ..Message::new(Kind::Offer) }, Some(fd));
+    if sent {
+        WAITING.fetch_add(1, Relaxed);
+    }
+    sent
 }
 
 /// Whether the monitor has not read all that this process has sent: offered sockets may be among it.
@@ -114,17 +117,18 @@ pub(crate) fn attach_now(token: u64, c: &Conn, fd: c_int) -> bool {
 
 fn send(message: Message, fd: Option<c_int>) -> bool {
     let mut line = LINE.lock();
-    if !ensure_connected(&mut line) {
-        return false;
-    }
-    match send_on(line.fd, &message, fd) {
-        0.. => true,
-        n if n == -(libc::EAGAIN as isize) || n == -(libc::ETOOMANYREFS as isize) => false,
-        _ => {
-            disconnect(&mut line);
-            false
+    // Twice: a line that broke long ago is noticed now, and there may be a new monitor.
+    for _ in 0..2 {
+        if !ensure_connected(&mut line) {
+            return false;
+        }
+        match send_on(line.fd, &message, fd) {
+            0.. => return true,
+            n if n == -(libc::EAGAIN as isize) || n == -(libc::ETOOMANYREFS as isize) => return false,
+            _ => disconnect(&mut line),
         }
     }
+    false
 }
 
 fn ensure_connected(line: &mut Line) -> bool {
@@ -219,7 +223,6 @@ fn close_private(fd: c_int) {
 fn disconnect(line: &mut Line) {
     close_private(line.fd);
     line.fd = -1;
-    line.retry_at_ns = sys::monotonic_ns() + RETRY_NS;
     WAITING.store(0, Relaxed);
     conn::for_each(|_, c| c.offered.store(0, Relaxed));
 }

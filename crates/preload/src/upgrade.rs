@@ -175,6 +175,8 @@ fn offer(index: u32, c: &'static Conn, fd: c_int) {
         return;
     }
     if monitor::offer(c.token(index), fd) {
+        // Noticing that an old line was broken takes back all offers, this one too.
+        let _ = c.offered.compare_exchange(0, 1, AcqRel, Relaxed);
         stats::count(|s| &s.connections_offered);
     } else {
         not_now(c);

@@ -72,6 +72,18 @@ TEST(room_after_eagain, "EPOLLOUT edge after EAGAIN", 0) {
     }
 }
 
+/* The peer makes room between EAGAIN and the wait: the edge is not missed. */
+TEST(room_before_the_wait, "EPOLLOUT edge after EAGAIN, room at once", 0) {
+    int set = epoll_with(c->fd, EPOLLOUT | EPOLLET, 1);
+    CHECK_EQ(wait_one(set, 0, 1), EPOLLOUT);
+    for (int i = 0; i < 3; i++) {
+        uint64_t before = c->tx;
+        flood(c);
+        peer_recv(c, c->tx - before);
+        CHECK_EQ(wait_one(set, 5000, 1), EPOLLOUT);
+    }
+}
+
 TEST(no_room_edge_without_need, "no EPOLLOUT edge without EAGAIN", 0) {
     int set = epoll_with(c->fd, EPOLLOUT | EPOLLET, 1);
     CHECK_EQ(wait_one(set, 0, 1), EPOLLOUT);

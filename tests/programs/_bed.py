@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -51,9 +52,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def answers(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def listens(port):
+    """Seen from outside: a connection to try it would be a client, which some servers take only one of."""
+    sockets = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    return re.search(rf":{port:04X} \S+ 0A ", sockets) is not None
 
 
 def find_program(name):
@@ -180,7 +182,7 @@ class Bed:
         with self.running(words, under, **options) as server:
             def ready():
                 expect(server.running(), f"{words[0]} ended: {server.output()[-600:]}")
-                return answers(port)
+                return listens(port)
             wait_until(f"{words[0]} at port {port}", ready)
             yield server
 

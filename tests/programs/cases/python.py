@@ -1,13 +1,16 @@
-"""Python's standard library: event loops, selectors, threads, forks, and its web server and client."""
+"""Python: event loops (uvloop among them), selectors, threads, forks, and the library's web server."""
 
 from _bed import SERVERS
 
-from .case import PYTHON, Case, own_client
+from .case import PYTHON, SYSTEM_PYTHON, Case, own_client
 from .nginx import make_files
 
+UVLOOP = "/usr/lib/python3/dist-packages/uvloop"
 
-def echo(kind):
-    return Case(f"python-{kind}", [PYTHON], lambda folder, port: [PYTHON, SERVERS / "echo.py", kind, port], [own_client("echo.py")])
+
+def echo(kind, python=PYTHON, needs=(), full=False):
+    return Case(f"python-{kind}", [python, *needs], lambda folder, port: [python, SERVERS / "echo.py", kind, port],
+                [own_client("echo.py")], full=full)
 
 
 def web(folder, port):
@@ -15,4 +18,9 @@ def web(folder, port):
     return [PYTHON, SERVERS / "web.py", port, folder]
 
 
-CASES = list(map(echo, ("asyncio", "streams", "selectors", "threads", "forks")))
+CASES = [
+    *map(echo, ("asyncio", "selectors", "threads", "forks")),
+    echo("streams", full=True),
+    echo("uvloop", SYSTEM_PYTHON, [UVLOOP]),
+    Case("python-web", [PYTHON], web, [own_client("fetch.py")]),
+]

@@ -69,4 +69,5 @@ def main():
     ledger.close()
 
 
-main()
+if __name__ == "__main__":
+    main()

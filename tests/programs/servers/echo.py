@@ -1,4 +1,4 @@
-"""Echo servers in Python: `echo.py KIND PORT`, KIND one of asyncio, streams, selectors, socketserver."""
+"""Echo servers in Python: `echo.py KIND PORT`, KIND one of asyncio, uvloop, streams, selectors, threads, forks."""
 
 import asyncio
 import selectors
@@ -105,6 +105,10 @@ class SelectorServer:
 def main():
     kind, port = sys.argv[1], int(sys.argv[2])
     if kind == "asyncio":
+        asyncio.run(serve_protocol(port))
+    elif kind == "uvloop":
+        import uvloop
+        uvloop.install()
         asyncio.run(serve_protocol(port))
     elif kind == "streams":
         asyncio.run(serve_streams(port))

@@ -3,7 +3,8 @@
 //! A connection that the new program inherits goes on in the ring if that program has the library: it finds
 //! the descriptor unknown, asks the monitor by cookie, and attaches. Nobody else can read what lies in the
 //! ring, so the library follows an upgraded connection: an environment that lacks it gets it back. Where that
-//! is impossible (a static or setuid program), the connection returns to TCP first.
+//! is impossible (a static or setuid program), the connection returns to TCP first. The library also follows a
+//! listening socket: who hands that over appoints a successor, as nginx does when its binary is replaced.
 //!
 //! A connection that is not upgraded yet, and that somebody keeps besides the new program, stays on TCP: the
 //! two could not agree on the moment of switching.
@@ -17,13 +18,16 @@ use ringway_channel::end::SHARED_BEYOND;
 
 use crate::conn::{self, Conn, State};
 use crate::table::{self, Entry};
-use crate::{attach, config, sys, thread};
+use crate::{attach, config, kernel, signals, sys, thread};
 
 mod environment;
 mod image;
 
 use environment::Environment;
 pub(crate) use image::Image;
+
+/// Listening sockets that were inherited are looked for below this number; services get them first of all.
+const INHERITED_MAX: c_int = 64;
 
 /// What becomes of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +54,12 @@ pub(crate) fn hand_over<T>(
     if replaced {
         conn::for_each(|_, c| c.leave_family());
     }
-    let answer = if upgraded { follow(kept, image, envp, go) } else { go(envp) };
+    let successor = replaced && hands_over_listener();
+    if successor {
+        // The environment is about to be read, and its addresses may be bad.
+        signals::arm();
+    }
+    let answer = if upgraded || successor { follow(kept, image, envp, go) } else { go(envp) };
     if replaced {
         // It failed.
         conn::for_each(|_, c| c.rejoin_family());
@@ -58,8 +67,8 @@ pub(crate) fn hand_over<T>(
     answer
 }
 
-/// The new program inherits upgraded connections: it gets the library, or they return to TCP. Not inlined,
-/// so that only this case needs the stack.
+/// The new program inherits upgraded connections or a listening socket: it gets the library, or the
+/// connections return to TCP. Not inlined, so that only this case needs the stack.
 #[inline(never)]
 fn follow<T>(kept: bool, image: Image, envp: *const *const c_char, go: impl FnOnce(*const *const c_char) -> T) -> T {
     let mut environment = Environment::new();
@@ -105,6 +114,17 @@ fn for_each_heirloom(kept: bool, mut f: impl FnMut(c_int, &Conn)) {
             f(fd, c);
         }
     });
+}
+
+/// Whether the new program inherits a TCP socket that listens.
+fn hands_over_listener() -> bool {
+    // Those that this process inherited itself may not have been looked at yet.
+    let inherited = |fd| table::get(fd) == Entry::Unknown && kernel::is_tcp(fd);
+    let mut found = (0..INHERITED_MAX).any(|fd| inherited(fd) && survives(fd) && kernel::is_listening(fd));
+    table::for_each(0, c_int::MAX, |fd, entry| {
+        found = found || (entry == Entry::Tcp && survives(fd) && kernel::is_listening(fd));
+    });
+    found
 }
 
 fn survives(fd: c_int) -> bool {

@@ -120,6 +120,12 @@ pub(crate) fn is_tcp(fd: c_int) -> bool {
     }
 }
 
+/// Whether the socket listens.
+pub(crate) fn is_listening(fd: c_int) -> bool {
+    // SAFETY: the option is an int.
+    unsafe { sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Ok(1) }
+}
+
 /// `SO_COOKIE`: the socket's identity across dup, fork, exec and SCM_RIGHTS.
 pub(crate) fn cookie(fd: c_int) -> Option<u64> {
     // SAFETY: the option is a u64.

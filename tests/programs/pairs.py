@@ -2,8 +2,7 @@
 # needs: python3
 # wants: redis-server redis-tools memcached nginx-light haproxy postgresql curl wrk iperf3 sockperf nodejs default-jdk-headless python3-uvloop
 # limit: 600
-# full: --full
-# full-limit: 3600
+# full: 3600
 """Real programs in pairs under Ringway and against plain peers, with content that is checked.
 
 Each client of each case (folder `cases`) runs in these modes, and must come to the same result in all:

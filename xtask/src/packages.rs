@@ -31,6 +31,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("postgresql", "pgbench"),
     ("python3", "python3"),
     ("python3-tornado", "/usr/lib/python3/dist-packages/tornado/test/runtests.py"),
+    ("python3-uvloop", "/usr/lib/python3/dist-packages/uvloop/__init__.py"),
     ("redis-server", "redis-server"),
     ("redis-tools", "redis-benchmark"),
     ("sockperf", "sockperf"),

@@ -342,6 +342,30 @@ def subprocess_inherits():
         a.close()
 
 
+@test("Python: subprocess whose threads meet the sockets that they inherit all at once")
+def subprocess_threads_inherit():
+    pairs = [pair() for _ in range(6)]
+    numbers = [b.fileno() for _, b in pairs]
+    program = ("import os, sys, threading\n"
+               "numbers = list(map(int, sys.argv[1:]))\n"
+               "together = threading.Barrier(len(numbers))\n"
+               "def echo(fd):\n"
+               "    together.wait()\n"
+               "    while d := os.read(fd, 4096): os.write(fd, d)\n"
+               "for fd in numbers: threading.Thread(target=echo, args=[fd]).start()")
+    with subprocess.Popen([sys.executable, "-c", program, *map(str, numbers)], pass_fds=numbers):
+        for a, b in pairs:
+            b.close()
+            a.settimeout(5)
+        for i in range(20):
+            for a, _ in pairs:
+                a.sendall(pattern(1000, i))
+            for a, _ in pairs:
+                assert receive(a, 1000) == pattern(1000, i)
+        for a, _ in pairs:
+            a.close()
+
+
 @test("Python: subprocess that inherits nothing (close_fds)")
 def subprocess_closes():
     a, b = pair()

@@ -67,6 +67,8 @@ pub(crate) struct Conn {
     pub(crate) offered: AtomicU32,
     /// 1 if it came from another program: whether it is upgraded was decided there.
     pub(crate) inherited: AtomicU32,
+    /// 1 while a thread waits for the monitor's answer whether somebody else has upgraded it.
+    pub(crate) attach_asked: AtomicU32,
     /// Distinguishes successive connections in the same object.
     generation: AtomicU32,
     /// Descriptor entries that refer to it, plus threads that sleep on it.
@@ -130,6 +132,7 @@ pub(crate) fn create(fd: c_int) -> Option<(u32, &'static Conn)> {
         &c.calls,
         &c.offered,
         &c.inherited,
+        &c.attach_asked,
         &c.kernel_event,
         &c.looks_seen,
         &c.bells_armed,

@@ -20,13 +20,15 @@ pub(crate) const WATCHED: u32 = 1;
 pub(crate) const UPGRADED: u32 = 2;
 /// Will never be upgraded.
 pub(crate) const PLAIN: u32 = 3;
+/// Came from elsewhere, where it may have been upgraded: whoever uses it must try to attach first.
+pub(crate) const UNSURE: u32 = 4;
 
 /// One connection's words.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// Processes that hold the connection; 0 = free.
     holders: AtomicU32,
-    /// [`WATCHED`], [`UPGRADED`] or [`PLAIN`].
+    /// [`WATCHED`], [`UPGRADED`], [`PLAIN`] or [`UNSURE`].
     pub(crate) state: AtomicU32,
     /// Threads inside a kernel call that writes to the connection's TCP stream.
     pub(crate) senders: AtomicU32,
@@ -114,8 +116,10 @@ impl Slot {
     /// Decides for the family, once: [`UPGRADED`] or [`PLAIN`]. Returns the state before: [`WATCHED`] if the decision
     /// fell now, otherwise the one that stands.
     pub(crate) fn decide(&self, wanted: u32) -> u32 {
-        match self.state.compare_exchange(WATCHED, wanted, SeqCst, SeqCst) {
-            Ok(before) | Err(before) => before,
+        let if_undecided = |state| matches!(state, WATCHED | UNSURE).then_some(wanted);
+        match self.state.fetch_update(SeqCst, SeqCst, if_undecided) {
+            Ok(_) => WATCHED,
+            Err(decided) => decided,
         }
     }
 

@@ -3,7 +3,7 @@
 //! away, one connection attempt a second is all that is spent on it.
 
 use core::mem::{size_of, zeroed};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use libc::{c_int, c_void, cmsghdr, iovec, msghdr};
 use ringway_channel::Reason;
@@ -20,6 +20,8 @@ use crate::{attach, config, conn, stats, sys, thread};
 const RETRY_NS: u64 = 1_000_000_000;
 /// How long a re-attach (after exec, fork or SCM_RIGHTS) may take, in nanoseconds.
 const ATTACH_NS: u64 = 2_000_000_000;
+/// Longest sleep of an attach before it looks whether another thread has read its answer, in microseconds.
+const ATTACH_SLICE_US: u64 = 2_000;
 /// Answers handled in one go.
 const ANSWERS_MAX: usize = 64;
 
@@ -36,8 +38,6 @@ static LINE: SpinLock<Line> = SpinLock::new(Line { fd: -1, owner: 0, retry_at_ns
 static SEEN: AtomicU32 = AtomicU32::new(0);
 /// Offers on the way whose answer may come before the page does.
 static WAITING: AtomicU32 = AtomicU32::new(0);
-/// Token that an attach waits for; set to 0 by its answer.
-static ATTACHING: AtomicU64 = AtomicU64::new(0);
 
 /// Fork holds the line's lock.
 pub(crate) fn fork_acquire() {
@@ -61,15 +61,6 @@ pub(crate) fn offer(token: u64, fd: c_int) -> bool {
         WAITING.fetch_add(1, Relaxed);
     }
     sent
-}
-
-/// Whether the monitor has not read all that this process has sent: offered sockets may be among it.
-pub(crate) fn has_unread_messages() -> bool {
-    let line = LINE.lock();
-    let mut unread_bytes: c_int = 0;
-    // SAFETY: the request writes one int.
-    let answer = unsafe { sys::ioctl(line.fd, libc::TIOCOUTQ, (&raw mut unread_bytes) as usize) };
-    line.fd >= 0 && answer == 0 && unread_bytes > 0
 }
 
 /// Tells the monitor something that has no answer.
@@ -96,18 +87,18 @@ pub(crate) fn poll() {
 /// False if it is not upgraded, or the monitor does not know it or is away.
 pub(crate) fn attach_now(token: u64, c: &Conn, fd: c_int) -> bool {
     c.identify(fd);
-    ATTACHING.store(token, Release);
+    c.attach_asked.store(1, Release);
     if !send(Message { token, ..Message::new(Kind::Attach) }, Some(fd)) {
         return false;
     }
     let deadline = sys::monotonic_ns() + ATTACH_NS;
-    while ATTACHING.load(Acquire) == token && sys::monotonic_ns() < deadline {
+    while c.attach_asked.load(Acquire) != 0 && sys::monotonic_ns() < deadline {
         let line = { LINE.lock().fd };
         if line < 0 {
             break;
         }
         let mut p = libc::pollfd { fd: line, events: libc::POLLIN, revents: 0 };
-        let mut slice = sys::timespec_from_us(50_000);
+        let mut slice = sys::timespec_from_us(ATTACH_SLICE_US);
         // SAFETY: one pollfd and a timespec of ours.
         unsafe { sys::ppoll(&mut p, 1, &mut slice, core::ptr::null()) };
         drain();
@@ -344,8 +335,10 @@ fn handle(message: Message, fds: [c_int; DESCRIPTORS_MAX]) {
         }
         _ => {}
     }
-    if matches!(message.kind, Kind::Paired | Kind::Refused) {
-        let _ = ATTACHING.compare_exchange(message.token, 0, AcqRel, Relaxed);
+    if matches!(message.kind, Kind::Paired | Kind::Refused)
+        && let Some((_, c)) = Conn::from_token(message.token)
+    {
+        c.attach_asked.store(0, Release);
     }
     close_all(fds);
 }

@@ -48,7 +48,7 @@ pub(crate) fn upgraded(fd: c_int) -> Option<(u32, &'static Conn)> {
     let (index, c) = connection(fd)?;
     match c.state() {
         State::Attached => Some((index, c)),
-        State::Watched if c.slot().state.load(Acquire) == family::UPGRADED => {
+        State::Watched if matches!(c.slot().state.load(Acquire), family::UPGRADED | family::UNSURE) => {
             attach::join(index, c, fd).then_some((index, c))
         }
         _ => None,
@@ -268,6 +268,7 @@ fn classify(fd: c_int) -> Option<(u32, &'static Conn)> {
     }
     // Somebody before us may have upgraded it: nothing may be read or written before that is known.
     let (index, c) = conn::create(fd)?;
+    c.slot().state.store(family::UNSURE, SeqCst);
     if !table::replace_if(fd, Entry::Unknown, Entry::Connection(index)) {
         c.drop_descriptor();
         c.put(index);

@@ -83,13 +83,15 @@ fn close_connection(index: u32, c: &'static Conn, fd: c_int, original: impl FnOn
 }
 
 /// The monitor may still hold the offered socket, so that closing it here does not close it. Nobody may notice: no
-/// epoll set reports a number that is closed, and the peer's end does not wait for the monitor.
+/// epoll set reports a number that is closed, and the peer's end does not wait for the monitor. A thread inside a call
+/// on the socket holds it, too, and then a close ends nothing.
 #[cold]
 fn end_offered(c: &Conn, fd: c_int) {
-    epoll::withdraw(c);
-    if !monitor::has_unread_messages() {
+    let slot = c.slot();
+    if slot.senders.load(SeqCst) != 0 || slot.receivers.load(SeqCst) != 0 {
         return;
     }
+    epoll::withdraw(c);
     if kernel::unread(fd) > 0 || lingers_for_reset(fd) {
         reset::disconnect(fd);
     } else {

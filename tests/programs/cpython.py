@@ -12,7 +12,7 @@ Both ends of a connection are in one process or its children, so what is under R
   threshold   under Ringway as users have it: connections have to earn it
   connecting  only the ends that connect; accepted sockets are made past the library (shims/left_out.c), which meets
               them as sockets that came from elsewhere. Nothing may be upgraded, and connections must have been offered
-  accepting   only the accepted ends, likewise
+  accepting   only the accepted ends; those that connect are asked for time stamps first, which keeps them on TCP
   dead        under Ringway, eager, the monitor killed before
 
 Each suite in each mode is a process group in a network namespace of its own. A difference is looked at again: the test

@@ -1,6 +1,6 @@
-/* Leaves one end of every connection out of Ringway's sight: loaded before the library, it makes the system calls of
- * that end itself. Built with -DACCEPTING, accepted sockets are left out; with -DCONNECTING, those that connect.
- * The library meets such a socket as one that came to the process from elsewhere.
+/* Leaves one end of every connection out: loaded before the library, it makes the system calls of that end itself.
+ * Built with -DACCEPTING, accepted sockets are left out, which the library then meets as sockets that came from
+ * elsewhere; with -DCONNECTING, those that connect.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,13 +33,12 @@ int accept4(int fd, struct sockaddr *from, socklen_t *length, int flags)
 #endif
 
 #ifdef CONNECTING
-int socket(int domain, int kind, int protocol)
-{
-    return (int)bare(SYS_socket, domain, kind, protocol, 0);
-}
-
+/* A socket that was asked for time stamps before it is connected stays the kernel's: the hook notes the question. */
 int connect(int fd, const struct sockaddr *to, socklen_t length)
 {
+    int off = 0, before = errno;
+    setsockopt(fd, SOL_SOCKET, SO_TIMESTAMP, &off, sizeof off);
+    errno = before;
     return (int)bare(SYS_connect, fd, (long)to, length, 0);
 }
 #endif

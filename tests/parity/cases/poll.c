@@ -267,3 +267,31 @@ TEST(upgrade_while_waiting, "poll while the upgrade happens", BARE) {
         peer_settle();
     }
 }
+
+static void *poll_both(void *fds) {
+    struct pollfd entries[] = {{((int *)fds)[0], POLLIN, 0}, {((int *)fds)[1], POLLIN, 0}};
+    CHECK_EQ(poll_once(entries, 2, 5000), 1);
+    CHECK_EQ(entries[0].revents, 0);
+    CHECK_EQ(entries[1].revents, POLLIN);
+    return NULL;
+}
+
+/* The wait goes on with what the number meant when it began; what it means afterwards is not touched. */
+TEST(number_reused, "poll while another thread gives the number to another connection", BARE) {
+    struct conn one = open_warm(), two = open_warm();
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    void *thread = run_thread(poll_both, (int[]){one.fd, ends[0]});
+    sleep_ms(50);
+    CHECK_EQ(dup2(two.fd, one.fd), one.fd);
+    close(two.fd);
+    two.fd = one.fd;
+    CHECK_EQ(write(ends[1], "", 1), 1);
+    join(thread);
+    peer_post(&two, OP_ECHO, 3, 1000);
+    for (int i = 0; i < 3; i++) {
+        put(&two, 1000);
+        take(&two, 1000);
+    }
+    peer_settle();
+}

@@ -35,136 +35,191 @@ pub(crate) fn concerns_us(fd: c_int) -> bool {
 /// Polls `fds` (a private copy of the program's array); `revents` are filled in. The answer is the
 /// number of descriptors with events or a negated errno.
 pub(crate) fn poll(fds: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) -> isize {
-    let mut small = [pollfd { fd: -1, events: 0, revents: 0 }; SMALL];
-    let mut large = Growable::new();
-    let asked: &mut [pollfd] = if fds.len() <= SMALL {
-        small.get_mut(..fds.len()).unwrap_or(&mut [])
+    let mut small = ([NOTHING; SMALL], [0; SMALL]);
+    let (mut large_asked, mut large_pins) = (Growable::new(), Growable::new());
+    let (asked, pins) = if fds.len() <= SMALL {
+        let parts = (small.0.get_mut(..fds.len()), small.1.get_mut(..fds.len()));
+        (parts.0.unwrap_or(&mut []), parts.1.unwrap_or(&mut []))
     } else {
-        for _ in 0..fds.len() {
-            if !large.push(pollfd { fd: -1, events: 0, revents: 0 }) {
-                return -(libc::ENOMEM as isize);
-            }
+        if !fds.iter().all(|_| large_asked.push(NOTHING) && large_pins.push(0)) {
+            large_asked.clear();
+            large_pins.clear();
+            return -(libc::ENOMEM as isize);
         }
-        large.as_mut_slice()
+        (large_asked.as_mut_slice(), large_pins.as_mut_slice())
     };
-    pin_all(fds, true);
-    let answer = poll_pinned(fds, asked, timeout, mask);
-    pin_all(fds, false);
-    large.clear();
+    pin_all(fds, pins);
+    let answer = Wait { fds, asked, pins }.run(timeout, mask);
+    unpin_all(pins);
+    large_asked.clear();
+    large_pins.clear();
     answer
 }
 
-/// Keeps the connections of the array while the thread may sleep (or lets them go).
-fn pin_all(fds: &mut [pollfd], keep: bool) {
-    for p in fds {
-        if keep {
-            p.revents = 0;
-            if let Some((_, c)) = upgrade::upgraded(p.fd) {
-                c.pin();
-                c.poll_sleepers.fetch_add(1, SeqCst);
-                p.revents = PINNED;
-            }
-        } else if p.revents & PINNED != 0 {
-            p.revents &= !PINNED;
-            if let Entry::Connection(index) = table::get(p.fd)
-                && let Some(c) = conn::get(index)
-            {
-                c.poll_sleepers.fetch_sub(1, SeqCst);
-                c.put(index);
-            }
+const NOTHING: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+
+/// Keeps the connections of the array while the thread may sleep. `pins` gets the index plus one of each: another
+/// thread may close the descriptor meanwhile, and the number may come to mean something else.
+fn pin_all(fds: &mut [pollfd], pins: &mut [u32]) {
+    for (p, pin) in fds.iter_mut().zip(pins) {
+        p.revents = 0;
+        if let Some((index, c)) = upgrade::upgraded(p.fd) {
+            c.pin();
+            c.poll_sleepers.fetch_add(1, SeqCst);
+            *pin = index + 1;
         }
     }
 }
 
-/// Marks, while a wait lasts, the entries whose connection is pinned. No event has this bit.
-const PINNED: i16 = 1 << 14;
+fn unpin_all(pins: &[u32]) {
+    for &pin in pins {
+        if let Some(c) = pinned(pin) {
+            c.poll_sleepers.fetch_sub(1, SeqCst);
+            c.put(pin - 1);
+        }
+    }
+}
 
-/// As `PINNED`: the thread's sleep ends by a bell for data, for room.
+fn pinned(pin: u32) -> Option<&'static Conn> {
+    conn::get(pin.checked_sub(1)?)
+}
+
+/// Marks, while a sleep lasts, the entries whose bells end it: for data, for room. No event has these bits.
 const AWAITS_DATA: i16 = 1 << 12;
 const AWAITS_ROOM: i16 = 1 << 11;
 
-fn poll_pinned(fds: &mut [pollfd], asked: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) -> isize {
-    let handlers = thread::handlers_run();
-    loop {
-        let (found, answer) = look(fds, asked, Timeout::Now.slice(0).0, core::ptr::null(), false);
-        if found != 0 || answer < 0 {
-            return if found != 0 { found } else { answer };
-        }
-        if timeout.is_over() {
-            return 0;
-        }
-        if thread::handlers_run() != handlers {
-            return -(libc::EINTR as isize);
-        }
-        let hit = spin::spin(&SPIN, peer_cpu(fds), || any_of_ours(fds));
-        stats::count(|c| if hit { &c.spin_hits } else { &c.spin_misses });
-        if hit {
-            continue;
-        }
-        let silent = arm(fds);
-        if any_of_ours(fds) {
-            disarm(fds);
-            continue;
-        }
-        stats::count(|c| &c.sleeps);
-        let slice_ns = if silent { SILENT_SLICE_NS } else { SLICE_NS };
-        let (found, slept) = look(fds, asked, timeout.slice(slice_ns).0, mask, true);
-        if found != 0 || slept < 0 {
-            return if found != 0 { found } else { slept };
-        }
-    }
+/// One call: the program's entries, what the kernel is asked about each, and the connections that are pinned.
+struct Wait<'a> {
+    fds: &'a mut [pollfd],
+    asked: &'a mut [pollfd],
+    pins: &'a [u32],
 }
 
-/// The upgraded connection of an entry whose pin is held.
-fn ours(p: &pollfd) -> Option<&'static Conn> {
-    match table::get(p.fd) {
-        Entry::Connection(index) if p.revents & PINNED != 0 => conn::get(index),
-        _ => None,
-    }
-}
-
-/// Asks the kernel about everything (sleeping for `slice` at most, bells armed), then this library about its own.
-/// Returns the number of entries with events, or a negated errno; and the kernel's answer.
-fn look(
-    fds: &mut [pollfd],
-    asked: &mut [pollfd],
-    slice: timespec,
-    mask: *const sigset_t,
-    armed: bool,
-) -> (isize, isize) {
-    for (p, k) in fds.iter_mut().zip(asked.iter_mut()) {
-        *k = pollfd { fd: p.fd, events: p.events, revents: 0 };
-        if let Some(c) = ours(p) {
-            k.events = kernel_interest(c, p.events);
-        }
-    }
-    // SAFETY: a private array and a timeout of ours; the mask is the program's. libc's ppoll is a
-    // cancellation point, as the program's own call would be.
-    let answer = unsafe { real::ppoll()(asked.as_mut_ptr(), asked.len() as u64, &slice, mask) };
-    let answer = if answer < 0 { -(sys::errno() as isize) } else { answer as isize };
-    if armed {
-        disarm(fds);
-    }
-    if answer < 0 {
-        return (0, answer);
-    }
-    let mut found = 0;
-    for (p, k) in fds.iter_mut().zip(asked.iter()) {
-        let pinned = p.revents & PINNED;
-        let events = match ours(p) {
-            Some(c) => {
-                if k.revents != 0 {
-                    c.kernel_event.store(1, Relaxed);
-                }
-                let always = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
-                our_events(c, p.fd) & (p.events | always)
+impl Wait<'_> {
+    fn run(&mut self, timeout: Timeout, mask: *const sigset_t) -> isize {
+        let handlers = thread::handlers_run();
+        loop {
+            let (found, answer) = self.look(Timeout::Now.slice(0).0, core::ptr::null(), false);
+            if found != 0 || answer < 0 {
+                return if found != 0 { found } else { answer };
             }
-            None => set_events(p, k.revents),
-        };
-        p.revents = events | pinned;
-        found += (events != 0) as isize;
+            if timeout.is_over() {
+                return 0;
+            }
+            if thread::handlers_run() != handlers {
+                return -(libc::EINTR as isize);
+            }
+            let hit = spin::spin(&SPIN, self.peer_cpu(), || self.any_of_ours());
+            stats::count(|c| if hit { &c.spin_hits } else { &c.spin_misses });
+            if hit {
+                continue;
+            }
+            let silent = self.arm();
+            if self.any_of_ours() {
+                self.disarm();
+                continue;
+            }
+            stats::count(|c| &c.sleeps);
+            let slice_ns = if silent { SILENT_SLICE_NS } else { SLICE_NS };
+            let (found, slept) = self.look(timeout.slice(slice_ns).0, mask, true);
+            if found != 0 || slept < 0 {
+                return if found != 0 { found } else { slept };
+            }
+        }
     }
-    (found, answer)
+
+    /// Asks the kernel about everything (sleeping for `slice` at most, bells armed), then this library about its own.
+    /// Returns the number of entries with events, or a negated errno; and the kernel's answer.
+    fn look(&mut self, slice: timespec, mask: *const sigset_t, armed: bool) -> (isize, isize) {
+        for ((p, &pin), k) in self.fds.iter().zip(self.pins).zip(self.asked.iter_mut()) {
+            let events = ours(p, pin).map_or(p.events, |c| kernel_interest(c, p.events));
+            *k = pollfd { fd: p.fd, events, revents: 0 };
+        }
+        // SAFETY: a private array and a timeout of ours; the mask is the program's. libc's ppoll is a
+        // cancellation point, as the program's own call would be.
+        let answer = unsafe { real::ppoll()(self.asked.as_mut_ptr(), self.asked.len() as u64, &slice, mask) };
+        let answer = if answer < 0 { -(sys::errno() as isize) } else { answer as isize };
+        if armed {
+            self.disarm();
+        }
+        if answer < 0 {
+            return (0, answer);
+        }
+        let mut found = 0;
+        for ((p, &pin), k) in self.fds.iter_mut().zip(self.pins).zip(self.asked.iter()) {
+            p.revents = match ours(p, pin) {
+                Some(c) => {
+                    if k.revents != 0 {
+                        c.kernel_event.store(1, Relaxed);
+                    }
+                    let always = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+                    our_events(c, p.fd) & (p.events | always)
+                }
+                None => set_events(p, k.revents),
+            };
+            found += (p.revents != 0) as isize;
+        }
+        (found, answer)
+    }
+
+    /// Whether a look would find an event among what this library serves; cheap, for polling.
+    fn any_of_ours(&self) -> bool {
+        self.fds.iter().zip(self.pins).any(|(p, &pin)| match ours(p, pin) {
+            Some(c) => our_events(c, p.fd) & (p.events | libc::POLLHUP | libc::POLLERR) != 0,
+            None => epoll_events(p) != 0,
+        })
+    }
+
+    fn peer_cpu(&self) -> u32 {
+        let first = self.fds.iter().zip(self.pins).find_map(|(p, &pin)| ours(p, pin));
+        first.and_then(|c| c.end()).and_then(|end| end.peer_sending_cpu()).map_or(0, |cpu| cpu + 1)
+    }
+
+    /// Asks all peers to ring; `disarm` must follow. True if some cannot.
+    fn arm(&mut self) -> bool {
+        let (mut silent, mut hot) = (false, false);
+        for (p, &pin) in self.fds.iter_mut().zip(self.pins) {
+            if let Some(c) = ours(p, pin)
+                && let Some(end) = c.end()
+            {
+                // Only what is wanted: a bell armed for nobody would hide that one has rung for another thread.
+                let for_data = p.events & (POLLIN | POLLRDNORM) != 0;
+                let for_room = p.events & (POLLOUT | POLLWRNORM) != 0 && epoll::waits_for_room(&end);
+                for (wanted, mark, room) in [(for_data, AWAITS_DATA, false), (for_room, AWAITS_ROOM, true)] {
+                    if wanted {
+                        bell::add_waiter(c, room);
+                        p.revents |= mark;
+                    }
+                }
+                silent |= epoll::arm_connection(c, &end, (for_data, for_room), &mut hot);
+            } else if let Entry::Epoll(index) = table::get(p.fd) {
+                silent |= epoll::arm_set(index);
+            }
+        }
+        if hot {
+            wait::barrier();
+        }
+        silent
+    }
+
+    /// The sleep is over: doorbell bytes need not stay any longer for this thread. The words stay armed.
+    fn disarm(&mut self) {
+        for (p, &pin) in self.fds.iter_mut().zip(self.pins) {
+            if let Some(c) = pinned(pin) {
+                for (mark, room) in [(AWAITS_DATA, false), (AWAITS_ROOM, true)] {
+                    if p.revents & mark != 0 {
+                        bell::drop_waiter(c, room);
+                    }
+                }
+                p.revents &= !(AWAITS_DATA | AWAITS_ROOM);
+            }
+        }
+    }
+}
+
+/// The upgraded connection of an entry, as long as its descriptor stands for it.
+fn ours(p: &pollfd, pin: u32) -> Option<&'static Conn> {
+    pinned(pin).filter(|_| table::get(p.fd) == Entry::Connection(pin - 1))
 }
 
 fn our_events(c: &Conn, fd: c_int) -> i16 {
@@ -204,57 +259,4 @@ fn kernel_interest(c: &Conn, wanted: i16) -> i16 {
         events |= wanted & POLLOUT;
     }
     events
-}
-
-/// Whether a look would find an event among what this library serves; cheap, for polling.
-fn any_of_ours(fds: &[pollfd]) -> bool {
-    fds.iter().any(|p| match ours(p) {
-        Some(c) => our_events(c, p.fd) & (p.events | libc::POLLHUP | libc::POLLERR) != 0,
-        None => epoll_events(p) != 0,
-    })
-}
-
-fn peer_cpu(fds: &[pollfd]) -> u32 {
-    fds.iter().find_map(ours).and_then(|c| c.end()).and_then(|end| end.peer_sending_cpu()).map_or(0, |cpu| cpu + 1)
-}
-
-/// Asks all peers to ring; `disarm` must follow. True if some cannot.
-fn arm(fds: &mut [pollfd]) -> bool {
-    let (mut silent, mut hot) = (false, false);
-    for p in fds {
-        if let Some(c) = ours(p)
-            && let Some(end) = c.end()
-        {
-            // Only what is wanted: a bell armed for nobody would hide that one has rung for another thread.
-            let for_data = p.events & (POLLIN | POLLRDNORM) != 0;
-            let for_room = p.events & (POLLOUT | POLLWRNORM) != 0 && epoll::waits_for_room(&end);
-            for (wanted, mark, room) in [(for_data, AWAITS_DATA, false), (for_room, AWAITS_ROOM, true)] {
-                if wanted {
-                    bell::add_waiter(c, room);
-                    p.revents |= mark;
-                }
-            }
-            silent |= epoll::arm_connection(c, &end, (for_data, for_room), &mut hot);
-        } else if let Entry::Epoll(index) = table::get(p.fd) {
-            silent |= epoll::arm_set(index);
-        }
-    }
-    if hot {
-        wait::barrier();
-    }
-    silent
-}
-
-/// The sleep is over: doorbell bytes need not stay any longer for this thread. The words stay armed.
-fn disarm(fds: &mut [pollfd]) {
-    for p in fds {
-        if let Some(c) = ours(p) {
-            for (mark, room) in [(AWAITS_DATA, false), (AWAITS_ROOM, true)] {
-                if p.revents & mark != 0 {
-                    bell::drop_waiter(c, room);
-                }
-            }
-            p.revents &= !(AWAITS_DATA | AWAITS_ROOM);
-        }
-    }
 }

@@ -17,10 +17,13 @@ pub(crate) enum Profile {
     Efficient = 2,
 }
 
-/// Longest stretch of polling before a sleep, in microseconds, by profile.
-const SPIN_MAX_US: [u64; 3] = [200, 40, 0];
-/// After a sign of contention nobody polls for this long, in microseconds, by profile.
-const PENALTY_US: [u64; 3] = [500, 5_000, 0];
+/// Longest stretch of polling before a sleep, in microseconds, by profile. Longer than it takes a peer that
+/// sleeps to wake up and answer: of two ends that sleep, one must see that polling would pay.
+const SPIN_MAX_US: [u64; 3] = [200, 100, 0];
+/// After a sign of contention nobody polls for so long, in microseconds, by profile: at first, and when such
+/// signs come one soon after the other.
+const PENALTY_MIN_US: u64 = 500;
+const PENALTY_MAX_US: [u64; 3] = [500, 5_000, 0];
 /// A jump of the counter that only losing the CPU explains, in microseconds.
 const PREEMPTED_US: u64 = 25;
 /// Looks between two readings of the counter, which take as long as a look.
@@ -31,6 +34,8 @@ const YIELDS: u32 = 2;
 static PROFILE: AtomicU32 = AtomicU32::new(Profile::Balanced as u32);
 static CYCLES_PER_US: AtomicU64 = AtomicU64::new(2_000);
 static PENALTY_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// Length of the last penalty, in cycles.
+static PENALTY: AtomicU64 = AtomicU64::new(0);
 static CPUS: AtomicU32 = AtomicU32::new(1);
 /// Where glibc keeps the thread's rseq area, from the thread pointer; 0 = it has none.
 static RSEQ_OFFSET: AtomicU64 = AtomicU64::new(0);
@@ -151,7 +156,7 @@ pub(crate) fn spin(state: &SpinState, peer_cpu: u32, mut ready: impl FnMut() -> 
         }
         let now = tsc();
         if now - before > cycles(PREEMPTED_US) {
-            PENALTY_UNTIL.store(now + cycles(PENALTY_US[profile]), Relaxed);
+            punish(now, profile);
             break;
         }
         if now - start > budget {
@@ -161,6 +166,16 @@ pub(crate) fn spin(state: &SpinState, peer_cpu: u32, mut ready: impl FnMut() -> 
     }
     miss(state, profile);
     false
+}
+
+/// Somebody else wants this CPU: nobody polls for a while, for twice as long as last time if that was soon ago.
+#[cold]
+fn punish(now: u64, profile: usize) {
+    let last = PENALTY.load(Relaxed);
+    let soon = now.saturating_sub(PENALTY_UNTIL.load(Relaxed)) < 4 * last;
+    let next = if soon { 2 * last } else { cycles(PENALTY_MIN_US) }.min(cycles(PENALTY_MAX_US[profile]));
+    PENALTY.store(next, Relaxed);
+    PENALTY_UNTIL.store(now + next, Relaxed);
 }
 
 /// The peer last ran on this CPU: it gets the CPU instead of being waited for. Both staying runnable,
@@ -188,9 +203,9 @@ fn budget(state: &SpinState, profile: usize) -> u64 {
     if budget > 0 || profile == Profile::Latency as usize {
         return budget.max(if profile == 0 { max } else { 0 });
     }
-    // Now and then one short try, in case the peer has become quick again.
+    // Now and then a try, in case the peer has become quick again, or would be if this end were.
     let waits = state.idle_waits.fetch_add(1, Relaxed);
-    if waits.is_multiple_of(16) { max / 4 } else { 0 }
+    if waits.is_multiple_of(16) { max } else { 0 }
 }
 
 #[inline]

@@ -120,7 +120,7 @@ pub(crate) fn get(index: u32) -> Option<&'static Conn> {
 pub(crate) fn create(fd: c_int) -> Option<(u32, &'static Conn)> {
     let slot = family::claim()?;
     let Some(index) = take_free() else {
-        family::slot(slot).drop_holder();
+        family::leave(slot);
         return None;
     };
     let c = get(index)?;
@@ -225,21 +225,21 @@ impl Conn {
     /// This process no longer counts among the slot's holders.
     pub(crate) fn leave_family(&self) {
         if self.holds.swap(0, AcqRel) != 0 {
-            self.slot().drop_holder();
+            family::leave(self.slot.load(Relaxed));
         }
     }
 
     /// It does again: the exec failed.
     pub(crate) fn rejoin_family(&self) {
         if self.holds.swap(1, AcqRel) == 0 {
-            self.slot().add_holder();
+            family::rejoin(self.slot.load(Relaxed));
         }
     }
 
     /// A child that fork is about to make will be a holder, too.
     pub(crate) fn add_holder_for_child(&self) {
         if self.holds.load(Relaxed) != 0 {
-            self.slot().add_holder();
+            family::add_child(self.slot.load(Relaxed));
         }
     }
 

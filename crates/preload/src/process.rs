@@ -55,12 +55,14 @@ unsafe extern "C" fn prepare() {
 }
 
 unsafe extern "C" fn parent() {
+    family::after_fork_parent();
     release();
     thread::let_go();
 }
 
 unsafe extern "C" fn child() {
     thread::after_fork_child();
+    family::after_fork_child();
     release();
     exit::after_fork_child();
     table::after_fork_child();

@@ -13,6 +13,8 @@ use crate::{bell, kernel, rx, spin, thread, tx};
 /// How stale the kernel's word on a connection whose directions are both on rings may be before it is
 /// asked again, in microseconds: a FIN wakes sleepers by itself, this is for those who never sleep.
 const LOOK_US: u64 = 200;
+/// As `LOOK_US`, where an epoll set hears of the kernel's events: only in case it should miss one.
+const LOOK_WATCHED_US: u64 = 100_000;
 
 const READABLE: i16 = POLLIN | POLLRDNORM;
 const WRITABLE: i16 = POLLOUT | POLLWRNORM;
@@ -21,13 +23,24 @@ const FINISHED: i16 = POLLRDHUP | POLLHUP | POLLERR;
 /// The connection's events now. Inside a critical section or with a pin held.
 #[inline]
 pub(crate) fn events(conn: &Conn, end: &End, fd: c_int) -> i16 {
+    events_looked_for(conn, end, fd, LOOK_US)
+}
+
+/// As `events`, for a connection of which the kernel tells an epoll set of this process.
+#[inline]
+pub(crate) fn events_watched(conn: &Conn, end: &End, fd: c_int) -> i16 {
+    events_looked_for(conn, end, fd, LOOK_WATCHED_US)
+}
+
+#[inline]
+fn events_looked_for(conn: &Conn, end: &End, fd: c_int, look_us: u64) -> i16 {
     let on_rings = end.rx_path() == Path::Ring && end.tx_path() == Path::Ring;
     let calm = on_rings
         && conn.kernel_event.load(Relaxed) == 0
         && end.page.options.peer_finished.load(Relaxed) == 0
         && end.looks_asked() == conn.looks_seen.load(Relaxed)
         && end.peer_tx_path() == Path::Ring
-        && spin::tsc().wrapping_sub(conn.looked_tsc.load(Relaxed)) < spin::cycles(LOOK_US);
+        && spin::tsc().wrapping_sub(conn.looked_tsc.load(Relaxed)) < spin::cycles(look_us);
     if !calm {
         return events_with_kernel(conn, end, fd);
     }

@@ -233,7 +233,7 @@ impl Ready {
 fn ready(r: &Registration) -> Option<Ready> {
     let conn = r.connection()?;
     let end = conn.end()?;
-    let events = readiness::events(conn, &end, descriptor(conn, r)) as u16 as u32;
+    let events = readiness::events_watched(conn, &end, descriptor(conn, r)) as u16 as u32;
     Some(Ready { events, tail: end.consumer().published() })
 }
 

@@ -328,6 +328,14 @@ impl<'a> End<'a> {
         Path::from_number(self.page.rx.path.load(Relaxed))
     }
 
+    /// How many of the `received` bytes that TCP has brought, asked before this call, are data of before the switch.
+    pub fn data_among(&self, received: u64) -> u64 {
+        match self.peer_tx_path() {
+            Path::Tcp => received,
+            _ => received.min(self.incoming.switch.ring_begins_at.load(Relaxed)),
+        }
+    }
+
     /// Where the next byte is. The caller holds the receive lock. `tcp_unread` is what the kernel
     /// holds unread (SIOCINQ), asked *before* this call: as long as the sender has not switched, just
     /// those bytes are surely data and no doorbells.

@@ -9,7 +9,7 @@ use ringway_channel::Reason;
 use crate::conn::{self, Conn, State};
 use crate::ops::{stdio, uring};
 use crate::table::{self, Entry};
-use crate::{attach, config, family, kernel, monitor, rx, stats, sys};
+use crate::{attach, config, epoll, family, kernel, monitor, rx, stats, sys};
 
 /// Bytes after which a connection is offered even before it has earned it by calls (`config::upgrade_calls`).
 const BYTES: u64 = 32 << 10;
@@ -128,6 +128,11 @@ pub(crate) fn sending(c: &'static Conn, fd: c_int, flags: c_int) {
 pub(crate) fn sent(index: u32, c: &'static Conn, fd: c_int, answer: isize) {
     let slot = c.slot();
     slot.leave_kernel(&slot.senders);
+    if c.state() == State::Attached {
+        // Another thread has upgraded it meanwhile. When the epoll sets changed over, nobody knew yet whether this call
+        // finds room for everything.
+        epoll::no_room(c);
+    }
     earned(index, c, fd, answer);
 }
 

@@ -69,7 +69,9 @@ pub(crate) fn forget(index: u32) {
 pub(crate) fn convert(index: u32, conn: &'static Conn) {
     for (set_index, slot) in conn.registrations.lock().iter() {
         if let Some(set) = set::get(set_index) {
-            set.lock().convert(index, conn, slot);
+            let mut inner = set.lock();
+            inner.recall(conn, slot);
+            inner.convert(index, conn, slot);
         }
     }
 }

@@ -7,7 +7,7 @@ use ringway_channel::Path;
 
 use super::set::{self, Inner, Registration};
 use crate::conn::Conn;
-use crate::{copy, readiness, sys};
+use crate::{copy, kernel, readiness, sys};
 
 /// Nesting of epoll sets that is followed; the kernel itself allows 5.
 const DEPTH_MAX: u32 = 5;
@@ -137,6 +137,22 @@ impl Inner {
         self.nested_due(depth, |_, _| {})
     }
 
+    /// Before a registration is changed over, which makes the kernel report once more what it has reported already:
+    /// takes note of that. Unknown, and reported twice, if the kernel has anything for the set at this moment.
+    pub(super) fn recall(&mut self, conn: &Conn, slot: u32) {
+        let epfd = self.epfd;
+        let Some(r) = self.registration(slot).filter(|r| !r.converted && r.is_edge_triggered()) else { return };
+        let fd = descriptor(conn, r);
+        // In this order: what comes meanwhile is new.
+        let tcp_bytes = received(fd);
+        let state = kernel::poll_now(fd, libc::POLLOUT | libc::POLLRDHUP) as u16 as u32;
+        if kernel::poll_now(epfd, libc::POLLIN) == 0 {
+            (r.edge, r.seen_tcp_bytes) = (false, tcp_bytes);
+            r.was_full |= state & EPOLLOUT as u32 == 0;
+            r.seen_endings = state & ENDINGS;
+        }
+    }
+
     /// Asks the nested sets; calls `report` for each that has something and is wanted.
     pub(super) fn nested_due(&mut self, depth: u32, mut report: impl FnMut(u32, u64)) -> bool {
         let mut any = false;
@@ -185,10 +201,10 @@ impl Inner {
                         && let Some(conn) = r.connection()
                     {
                         conn.kernel_event.store(1, Relaxed);
-                        // What the kernel reports of a direction that it serves is an edge of the stream;
-                        // otherwise it is a doorbell, and the ring itself tells what is new.
-                        r.edge |=
-                            conn.end().is_some_and(|end| end.rx_path() != Path::Ring || end.tx_path() != Path::Ring);
+                        // Of a direction that has gone back to TCP, the kernel alone knows what is new.
+                        r.edge |= conn.end().is_some_and(|end| {
+                            [end.rx_path(), end.tx_path(), end.peer_tx_path()].contains(&Path::Demoted)
+                        });
                     }
                     self.heat(slot);
                     self.note_report(slot);
@@ -213,6 +229,8 @@ const ENDINGS: u32 = (EPOLLRDHUP | EPOLLHUP | EPOLLERR) as u32;
 struct Ready {
     events: u32,
     tail: u64,
+    /// Data that TCP has brought, as long as there may be more of it.
+    tcp_bytes: Option<u64>,
 }
 
 impl Ready {
@@ -222,7 +240,8 @@ impl Ready {
         if self.events & r.wanted() == 0 {
             return false;
         }
-        let new_data = self.events & EPOLLIN as u32 != 0 && self.tail != r.seen_tail;
+        let new_by_tcp = self.tcp_bytes.is_some_and(|bytes| bytes != r.seen_tcp_bytes);
+        let new_data = self.events & EPOLLIN as u32 != 0 && (self.tail != r.seen_tail || new_by_tcp);
         let new_room = self.events & EPOLLOUT as u32 != 0 && r.was_full;
         let new_end = self.events & ENDINGS & !r.seen_endings != 0;
         !r.is_edge_triggered() || r.edge || new_data || new_room || new_end
@@ -233,8 +252,16 @@ impl Ready {
 fn ready(r: &Registration) -> Option<Ready> {
     let conn = r.connection()?;
     let end = conn.end()?;
-    let events = readiness::events_watched(conn, &end, descriptor(conn, r)) as u16 as u32;
-    Some(Ready { events, tail: end.consumer().published() })
+    let fd = descriptor(conn, r);
+    let events = readiness::events_watched(conn, &end, fd) as u16 as u32;
+    let by_tcp = end.rx_path() == Path::Tcp && r.is_edge_triggered() && events & EPOLLIN as u32 != 0;
+    let tcp_bytes = by_tcp.then(|| end.data_among(received(fd)));
+    Some(Ready { events, tail: end.consumer().published(), tcp_bytes })
+}
+
+#[cold]
+fn received(fd: libc::c_int) -> u64 {
+    kernel::offsets(fd).map_or(0, |offsets| offsets.received)
 }
 
 /// The registered descriptor may be closed while a duplicate lives on.
@@ -257,6 +284,7 @@ fn due(r: &mut Registration) -> Option<u32> {
     }
     r.idle_sleeps = 0;
     (r.edge, r.was_full, r.seen_tail) = (false, full, ready.tail);
+    r.seen_tcp_bytes = ready.tcp_bytes.unwrap_or(r.seen_tcp_bytes);
     r.seen_endings = ready.events & ENDINGS;
     let events = ready.events & r.wanted();
     r.spent = r.is_one_shot();

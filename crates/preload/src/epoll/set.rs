@@ -74,6 +74,8 @@ pub(crate) struct Registration {
     pub(super) edge: bool,
     /// Edge-triggered: the producer's tail at the last report.
     pub(super) seen_tail: u64,
+    /// Edge-triggered: the bytes that TCP had brought at the last report.
+    pub(super) seen_tcp_bytes: u64,
     /// Edge-triggered: the ring was full at the last look, or when the program last sent.
     pub(super) was_full: bool,
     /// Edge-triggered: the endings (RDHUP, HUP, ERR) that were reported.
@@ -313,6 +315,7 @@ impl Inner {
             spent: false,
             edge: true,
             seen_tail: 0,
+            seen_tcp_bytes: 0,
             was_full: false,
             seen_endings: 0,
             idle_sleeps: 0,
@@ -394,7 +397,6 @@ impl Inner {
             return;
         }
         r.converted = true;
-        r.edge = true;
         conn.kernel_event.store(1, Relaxed);
         self.heat(slot);
     }

@@ -18,7 +18,7 @@ pub(super) const WINDOW: usize = 64;
 /// Connections from which on their memory stands out from the rest of the process.
 const MEMORY_FROM: usize = 100;
 /// Longest wait until all connections are upgraded, with traffic on them meanwhile.
-const UPGRADE_LIMIT: Duration = Duration::from_secs(20);
+const UPGRADE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A client that has said it is warm, and its server.
 pub(super) struct Pair {
@@ -59,7 +59,7 @@ pub(super) fn measure(bed: &Bed, kind: Kind, path: Path, duration: Duration) -> 
     let (server, address) = listen(bed, path, server_task, server_cpu)?;
     // The client is the same program, so before its connections it weighs as much.
     let empty = memory::resident(bed, &[&server, &server])?;
-    let client = connect(bed, path, &address, client_task, client_cpu, duration)?;
+    let client = connect(bed, path, &address, client_task, client_cpu, duration, connections)?;
     let mut pair = Pair { server: Some(server), client, connections, ring_bytes_before: 0 };
     pair.warm_up(bed)?;
     let idle = match (kind, &pair.server) {
@@ -99,10 +99,16 @@ fn connect(
     task: Task,
     cpu: Option<usize>,
     duration: Duration,
+    connections: u64,
 ) -> Result<Member> {
     let mut client = bed.worker(path, &job(task, address.clone(), cpu, duration))?;
-    client.process.hear(STEP_LIMIT).context("the client, warming up")?;
+    client.process.hear(patience(connections)).context("the client, warming up")?;
     Ok(client)
+}
+
+/// How long connecting, or a bout of warming up, may take.
+fn patience(connections: u64) -> Duration {
+    STEP_LIMIT + Duration::from_millis(5 * connections)
 }
 
 /// Loads a server that is not ours.
@@ -114,7 +120,7 @@ pub(super) fn load(
     connections: u64,
     duration: Duration,
 ) -> Result<Sample> {
-    let client = connect(bed, path, address, task, None, duration)?;
+    let client = connect(bed, path, address, task, None, duration, connections)?;
     let mut pair = Pair { server: None, client, connections, ring_bytes_before: 0 };
     pair.warm_up(bed)?;
     pair.go(bed)?;
@@ -130,14 +136,19 @@ impl Pair {
             if upgraded.iter().all(|u| *u) {
                 return Ok(true);
             }
-            self.client.process.say("again")?;
-            self.client.process.hear(STEP_LIMIT).context("the client, warming up").map(|_| false)
+            self.again().map(|()| false)
         })?;
         if !done {
             let members = self.server.iter().chain([&self.client]);
             members.into_iter().try_for_each(|m| bed.expect_upgraded(m, self.connections))?;
         }
-        Ok(())
+        // The first bytes after an upgrade may still go by TCP.
+        if self.client.is_under_ringway() { self.again() } else { Ok(()) }
+    }
+
+    fn again(&mut self) -> Result<()> {
+        self.client.process.say("again")?;
+        self.client.process.hear(patience(self.connections)).context("the client, warming up").map(|_| ())
     }
 
     fn go(&mut self, bed: &Bed) -> Result<()> {
@@ -175,7 +186,7 @@ fn limit(bed: &Bed, kind: Kind, duration: Duration) -> Result<Sample> {
         _ => unreachable!("no other case has a limit"),
     };
     let nowhere = Address::Tcp(([127, 0, 0, 1], 0).into());
-    let client = connect(bed, Path::Limit, &nowhere, task, cpu, duration)?;
+    let client = connect(bed, Path::Limit, &nowhere, task, cpu, duration, 0)?;
     let mut pair = Pair { server: None, client, connections: 0, ring_bytes_before: 0 };
     pair.go(bed)?;
     pair.outcome(bed, duration)
@@ -188,7 +199,7 @@ fn one_core(bed: &Bed, kind: Kind, pairs: usize, path: Path, duration: Duration)
     for _ in 0..pairs {
         let (server_task, client_task, connections) = tasks(kind);
         let (server, address) = listen(bed, path, server_task, cpu)?;
-        let client = connect(bed, path, &address, client_task, cpu, duration)?;
+        let client = connect(bed, path, &address, client_task, cpu, duration, 1)?;
         let mut pair = Pair { server: Some(server), client, connections, ring_bytes_before: 0 };
         pair.warm_up(bed)?;
         all.push(pair);

@@ -30,15 +30,13 @@ pub(crate) fn refused(c: &Conn, reason: Reason) {
     }
 }
 
-/// Maps the regions and makes the connection ready to switch. Anything wrong with them is counted and
+/// Maps the regions and makes the connection, which is pinned, ready to switch. Anything wrong with them is counted and
 /// the connection stays on TCP; the peer then never switches either.
 pub(crate) fn attach(index: u32, c: &'static Conn, message: &Message, fds: [c_int; DESCRIPTORS_MAX]) {
     if c.state() != State::Watched {
         return;
     }
     arm_process();
-    // Keeps the object while the regions are put in place.
-    c.pin();
     match open(message, fds) {
         Ok((ring, page)) => install(index, c, message, ring, page),
         Err(_) => {
@@ -46,7 +44,6 @@ pub(crate) fn attach(index: u32, c: &'static Conn, message: &Message, fds: [c_in
             c.offered.store(2, Relaxed);
         }
     }
-    c.put(index);
 }
 
 fn open(message: &Message, fds: [c_int; DESCRIPTORS_MAX]) -> Result<(Region, Region), RegionError> {
@@ -211,9 +208,17 @@ fn arm_process() {
     ARMED.store(1, Release);
 }
 
-/// Attaches to a connection that another process of the family has upgraded. False: not possible.
+/// Attaches to a connection that another thread, or another process of the family, has upgraded. False: not possible.
 #[cold]
 pub(crate) fn join(index: u32, c: &'static Conn, fd: c_int) -> bool {
+    // Another thread has the monitor's answer, which may be the last one. To go on by the kernel meanwhile would move
+    // bytes that nobody counts.
+    while c.is_attaching() {
+        sys::sleep_us(STEP_US);
+    }
+    if c.state() != State::Watched {
+        return c.state() == State::Attached;
+    }
     c.fd.store(fd, Relaxed);
     crate::monitor::attach_now(c.token(index), c, fd) && {
         if let Some(page) = c.page() {

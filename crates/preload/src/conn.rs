@@ -91,7 +91,7 @@ pub(crate) struct Conn {
     pub(crate) poll_sleepers: AtomicU32,
     /// Threads of this process whose sleep in poll or select ends by a doorbell byte: for data, for room.
     pub(crate) bell_waiters: [AtomicU32; 2],
-    /// Epoll sets that watch it.
+    /// Epoll sets that watch it. This lock may be taken by one who holds a set's, so never the other way round.
     pub(crate) registrations: SpinLock<Registrations>,
 }
 
@@ -218,6 +218,11 @@ impl Conn {
         let _ = self.offered.compare_exchange(1, 0, Relaxed, Relaxed);
     }
 
+    /// The epoll sets that watch it now.
+    pub(crate) fn registrations(&self) -> Registrations {
+        *self.registrations.lock()
+    }
+
     pub(crate) fn slot(&self) -> &'static Slot {
         family::slot(self.slot.load(Relaxed))
     }
@@ -248,11 +253,16 @@ impl Conn {
         (self.generation.load(Relaxed) as u64 + 1) << 32 | index as u64
     }
 
-    /// The connection that a token names, if it still lives.
-    pub(crate) fn from_token(token: u64) -> Option<(u32, &'static Conn)> {
+    /// The connection that a token names, pinned, if it still lives. Until the pin, another thread may let go of it at
+    /// any moment, and the object become another connection.
+    pub(crate) fn pinned(token: u64) -> Option<(u32, &'static Conn)> {
         let index = token as u32;
-        let c = get(index)?;
-        (c.generation.load(Acquire) as u64 + 1 == token >> 32 && c.state() != State::Free).then_some((index, c))
+        let c = get(index).filter(|c| c.try_pin())?;
+        if c.generation.load(Acquire) as u64 + 1 == token >> 32 {
+            return Some((index, c));
+        }
+        c.put(index);
+        None
     }
 
     /// Stores the mapped regions and makes the connection `Attached`.
@@ -325,6 +335,11 @@ impl Conn {
     /// Keeps the object and its mappings alive while a thread sleeps outside the critical section.
     pub(crate) fn pin(&self) {
         self.refs.fetch_add(1, Relaxed);
+    }
+
+    /// As `pin`, by one who has no reference: false if the object is free.
+    pub(crate) fn try_pin(&self) -> bool {
+        self.refs.fetch_update(AcqRel, Relaxed, |refs| (refs > 0).then_some(refs + 1)).is_ok()
     }
 
     /// Another descriptor refers to the connection.

@@ -23,7 +23,9 @@ pub(crate) fn part_all() {
         return;
     }
     conn::for_each(|index, c| {
-        c.pin();
+        if !c.try_pin() {
+            return;
+        }
         let fd = c.fd.load(Relaxed);
         if c.state() == State::Attached
             && c.is_open()

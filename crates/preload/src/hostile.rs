@@ -31,10 +31,10 @@ const PATIENCE_S: u32 = 20;
 const VAIN_MAX: u32 = 8;
 
 /// A hostile peer: its mapping of the ring region, its end of the TCP connection, correct indices.
-struct Peer {
+pub(crate) struct Peer {
     ring: Region,
     page: Box<EndPage>,
-    tcp: TcpStream,
+    pub(crate) tcp: TcpStream,
 }
 
 impl Peer {
@@ -43,8 +43,13 @@ impl Peer {
         unsafe { self.ring.base().cast::<RingHeader>().as_ref() }
     }
 
+    /// The peer's view, by which it keeps to the rules.
+    pub(crate) fn end(&self) -> End<'_> {
+        End::new(self.header(), &self.page, Role::B)
+    }
+
     /// Goes, in order or by a reset; what it wrote stays in the victim's mapping.
-    fn go(&self, in_order: bool) {
+    pub(crate) fn go(&self, in_order: bool) {
         match in_order {
             true => _ = self.tcp.shutdown(Shutdown::Write),
             false => reset::disconnect(self.tcp.as_raw_fd()),
@@ -57,8 +62,7 @@ impl Peer {
         }
         let written = kernel::offsets(self.tcp.as_raw_fd()).map_or(0, |o| o.written);
         let bytes = length(choices)?;
-        let end = End::new(self.header(), &self.page, Role::B);
-        match behave(&end, written, bytes, choices)? {
+        match behave(&self.end(), written, bytes, choices)? {
             OnTcp::Nothing => {}
             OnTcp::Bytes(n) => _ = self.tcp.write(&vec![b'T'; n as usize]),
             OnTcp::Finish => _ = self.tcp.shutdown(Shutdown::Write),
@@ -213,7 +217,7 @@ fn flags(choice: u64) -> c_int {
 }
 
 /// A TCP connection whose first end is upgraded, as if the monitor had paired it with the second.
-fn upgraded_pair(listener: &TcpListener) -> (c_int, Peer) {
+pub(crate) fn upgraded_pair(listener: &TcpListener) -> (c_int, Peer) {
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (tcp, _) = listener.accept().unwrap();
     tcp.set_nonblocking(true).unwrap();
@@ -243,7 +247,7 @@ fn upgraded_pair(listener: &TcpListener) -> (c_int, Peer) {
 }
 
 /// Becomes a process under Ringway whose monitor is away.
-fn become_a_program() {
+pub(crate) fn become_a_program() {
     // SAFETY: a forked child with one thread; the library's constructor does the same.
     unsafe {
         std::env::set_var("RINGWAY_SOCKET", "/nonexistent/monitor.sock");

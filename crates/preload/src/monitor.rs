@@ -88,10 +88,14 @@ pub(crate) fn poll() {
 pub(crate) fn attach_now(token: u64, c: &Conn, fd: c_int) -> bool {
     c.identify(fd);
     c.attach_asked.store(1, Release);
-    if !send(Message { token, ..Message::new(Kind::Attach) }, Some(fd)) {
-        return false;
-    }
     let deadline = sys::monotonic_ns() + ATTACH_NS;
+    while !send(Message { token, ..Message::new(Kind::Attach) }, Some(fd)) {
+        // A monitor that is there but has its hands full reads on soon.
+        if { LINE.lock().fd } < 0 || sys::monotonic_ns() >= deadline {
+            return false;
+        }
+        sys::sleep_us(ATTACH_SLICE_US);
+    }
     while c.attach_asked.load(Acquire) != 0 && sys::monotonic_ns() < deadline {
         let line = { LINE.lock().fd };
         if line < 0 {
@@ -312,20 +316,7 @@ fn handle(message: Message, fds: [c_int; DESCRIPTORS_MAX]) {
     SEEN.fetch_add(1, Relaxed);
     match message.kind {
         Kind::Welcome => welcome(fds),
-        Kind::Paired => {
-            WAITING.store(WAITING.load(Relaxed).saturating_sub(1), Relaxed);
-            match Conn::from_token(message.token) {
-                Some((index, c)) => attach::attach(index, c, &message, fds),
-                None => tell(Message { cookie: message.cookie, ..Message::new(Kind::Closed) }),
-            }
-        }
-        Kind::Refused => {
-            WAITING.store(WAITING.load(Relaxed).saturating_sub(1), Relaxed);
-            stats::refused(message.reason);
-            if let Some((_, c)) = Conn::from_token(message.token) {
-                attach::refused(c, message.reason);
-            }
-        }
+        Kind::Paired | Kind::Refused => answered(&message, fds),
         Kind::Rejected => {
             stats::refused(message.reason);
             let mut line = LINE.lock();
@@ -335,12 +326,28 @@ fn handle(message: Message, fds: [c_int; DESCRIPTORS_MAX]) {
         }
         _ => {}
     }
-    if matches!(message.kind, Kind::Paired | Kind::Refused)
-        && let Some((_, c)) = Conn::from_token(message.token)
-    {
-        c.attach_asked.store(0, Release);
-    }
     close_all(fds);
+}
+
+/// The monitor's verdict on an offer, or on the question whether somebody else has upgraded the connection.
+fn answered(message: &Message, fds: [c_int; DESCRIPTORS_MAX]) {
+    WAITING.store(WAITING.load(Relaxed).saturating_sub(1), Relaxed);
+    let paired = message.kind == Kind::Paired;
+    if !paired {
+        stats::refused(message.reason);
+    }
+    match Conn::pinned(message.token) {
+        Some((index, c)) => {
+            match paired {
+                true => attach::attach(index, c, message, fds),
+                false => attach::refused(c, message.reason),
+            }
+            c.attach_asked.store(0, Release);
+            c.put(index);
+        }
+        None if paired => tell(Message { cookie: message.cookie, ..Message::new(Kind::Closed) }),
+        None => {}
+    }
 }
 
 /// Maps the process page; a page from an earlier monitor hands its counts over.

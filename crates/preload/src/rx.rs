@@ -301,9 +301,22 @@ fn probe(end: &End, fd: c_int) -> Step {
         }
         n if n > 0 => Step::Got,
         n if n == -(libc::EAGAIN as isize) => Step::Empty,
+        n => kernel_ended(end, fd, -n as c_int),
+    }
+}
+
+/// The kernel has shown the end of its stream (0) or an error, which it shows once only. What the peer did before
+/// that comes first: it may have switched just now, and filled the ring.
+fn kernel_ended(end: &End, fd: c_int, errno: c_int) -> Step {
+    let ring_is_next = end.ring_is_next();
+    match errno {
+        0 if ring_is_next => Step::Got,
         0 => ended(end, fd),
-        // The kernel reports an error once, and this was the report.
-        n => Step::Error(-n as c_int),
+        libc::ECONNRESET if ring_is_next => {
+            end.owe_reset();
+            Step::Got
+        }
+        errno => Step::Error(errno),
     }
 }
 
@@ -440,3 +453,6 @@ pub(crate) fn declare_ready(conn: &Conn, fd: c_int) -> bool {
     end.declare_ready();
     true
 }
+
+#[cfg(test)]
+mod tests;

@@ -286,3 +286,6 @@ fn classify(fd: c_int) -> Option<(u32, &'static Conn)> {
     }
     Some((index, c))
 }
+
+#[cfg(test)]
+mod tests;

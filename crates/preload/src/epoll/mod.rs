@@ -67,7 +67,8 @@ pub(crate) fn forget(index: u32) {
 
 /// The connection has been upgraded: its registrations change over.
 pub(crate) fn convert(index: u32, conn: &'static Conn) {
-    for (set_index, slot) in conn.registrations.lock().iter() {
+    // One that is added from here on sees that, too.
+    for (set_index, slot) in conn.registrations().iter() {
         if let Some(set) = set::get(set_index) {
             let mut inner = set.lock();
             inner.recall(conn, slot);
@@ -79,7 +80,7 @@ pub(crate) fn convert(index: u32, conn: &'static Conn) {
 /// Whether the connection can be upgraded as far as its epoll registrations go: each must be reachable
 /// by its descriptor (registrations outlive the descriptor while a duplicate is open).
 pub(crate) fn is_convertible(index: u32, conn: &Conn) -> bool {
-    conn.registrations.lock().iter().all(|(set_index, slot)| {
+    conn.registrations().iter().all(|(set_index, slot)| {
         set::get(set_index).is_none_or(|set| {
             set.lock().descriptor_of(slot).is_none_or(|fd| table::get(fd) == Entry::Connection(index))
         })
@@ -89,8 +90,7 @@ pub(crate) fn is_convertible(index: u32, conn: &Conn) -> bool {
 /// The program found no room on a connection: room is an edge from now on, even if it is there before a set
 /// looks for the first time.
 pub(crate) fn no_room(conn: &Conn) {
-    let registrations = { *conn.registrations.lock() };
-    for (set_index, slot) in registrations.iter() {
+    for (set_index, slot) in conn.registrations().iter() {
         if let Some(set) = set::get(set_index) {
             set.lock().note_full(slot);
         }
@@ -99,8 +99,7 @@ pub(crate) fn no_room(conn: &Conn) {
 
 /// The connection's descriptor is about to close, but not its socket: the kernel's registrations go first.
 pub(crate) fn withdraw(conn: &Conn) {
-    let registrations = { *conn.registrations.lock() };
-    for (set_index, slot) in registrations.iter() {
+    for (set_index, slot) in conn.registrations().iter() {
         if let Some(set) = set::get(set_index).filter(|s| !s.is_foreign()) {
             set.lock().withdraw(slot);
         }
@@ -110,8 +109,7 @@ pub(crate) fn withdraw(conn: &Conn) {
 /// The connection is over, but not its socket: the registrations are the kernel's again, for `fresh` (index and
 /// connection), or for nobody here.
 pub(crate) fn move_registrations(old: &Conn, fresh: Option<(u32, &'static Conn)>) {
-    let registrations = { *old.registrations.lock() };
-    for (set_index, slot) in registrations.iter() {
+    for (set_index, slot) in old.registrations().iter() {
         if let Some(set) = set::get(set_index) {
             set.lock().move_to(slot, fresh);
         }

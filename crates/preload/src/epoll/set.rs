@@ -293,8 +293,7 @@ impl Inner {
 
     /// The slot of the registration of `fd`, if the set has one for this connection.
     pub(super) fn find(&mut self, conn: &Conn, fd: c_int) -> Option<u32> {
-        let places = { *conn.registrations.lock() };
-        let index = self.index;
+        let (places, index) = (conn.registrations(), self.index);
         places.iter().filter(|p| p.0 == index).map(|p| p.1).find(|&slot| self.descriptor_of(slot) == Some(fd))
     }
 

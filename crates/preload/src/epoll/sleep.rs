@@ -103,7 +103,7 @@ fn disarm_one(r: &Registration) {
     let Some(end) = conn.end() else { return };
     // Another set, a poll or another process may rely on the bell: then it stays armed, which costs the
     // peer a system call and nobody a wake-up.
-    let alone = conn.registrations.lock().iter().count() == 1 && conn.poll_sleepers.load(SeqCst) == 0;
+    let alone = conn.registrations().iter().count() == 1 && conn.poll_sleepers.load(SeqCst) == 0;
     if alone && !tx::is_shared(&end) && r.idle_sleeps < IDLE_SLEEPS {
         bell::disarm(conn, &end);
     }

@@ -1,0 +1,88 @@
+//! A thread reads the monitor's answer to what another has offered, while that one goes on.
+
+use core::sync::atomic::AtomicBool;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use super::*;
+use crate::epoll;
+use crate::hostile::become_a_program;
+use crate::testing::in_child;
+
+/// Long enough for a call that does not wait to come back.
+const WHILE: Duration = Duration::from_millis(100);
+const ROUNDS: u32 = 100_000;
+
+fn watched(listener: &TcpListener) -> (TcpStream, u32, &'static Conn) {
+    become_a_program();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    watch(stream.as_raw_fd());
+    let (index, c) = connection(stream.as_raw_fd()).unwrap();
+    (stream, index, c)
+}
+
+/// Bytes that went to the kernel meanwhile would go uncounted.
+#[test]
+fn a_call_waits_for_the_thread_that_attaches_its_connection() {
+    in_child(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (stream, _, c) = watched(&listener);
+        assert!(c.begin_attach());
+        assert_eq!(c.slot().decide(family::UPGRADED), family::WATCHED);
+        let (fd, over) = (stream.as_raw_fd(), &AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for route in [route_tx, route_rx] {
+                scope.spawn(move || {
+                    let by_kernel = matches!(route(fd), Route::Kernel);
+                    assert!(by_kernel && over.load(SeqCst), "the call has not waited");
+                });
+            }
+            std::thread::sleep(WHILE);
+            over.store(true, SeqCst);
+            c.give_up();
+        });
+    });
+}
+
+#[test]
+fn an_upgrade_and_epoll_ctl_do_not_wait_for_each_other() {
+    in_child(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (stream, index, c) = watched(&listener);
+        // SAFETY: a new descriptor, as the hook makes it.
+        let (fd, epfd) = (stream.as_raw_fd(), unsafe { libc::epoll_create1(0) });
+        epoll::created(epfd);
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 1 };
+        assert_eq!(epoll::control(epfd, libc::EPOLL_CTL_ADD, fd, &mut event), 0);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(SeqCst) {
+                    assert!(epoll::is_convertible(index, c));
+                }
+            });
+            let mut modify = || epoll::control(epfd, libc::EPOLL_CTL_MOD, fd, &mut event);
+            assert!((0..ROUNDS).all(|_| modify() == 0));
+            over.store(true, SeqCst);
+        });
+    });
+}
+
+/// Objects are used again, for the next connection first.
+#[test]
+fn a_token_does_not_name_the_connection_after() {
+    in_child(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (stream, index, c) = watched(&listener);
+        let token = c.token(index);
+        assert!(Conn::pinned(token).is_some_and(|(found, _)| found == index));
+        c.put(index);
+        release(table::replace(stream.as_raw_fd(), Entry::Unknown));
+        assert!(Conn::pinned(token).is_none());
+        let (again, next) = conn::create(stream.as_raw_fd()).unwrap();
+        assert_eq!(again, index);
+        assert!(Conn::pinned(token).is_none() && next.state() == State::Watched);
+        assert!(Conn::pinned(next.token(again)).is_some());
+    });
+}

@@ -139,3 +139,22 @@ TEST(opened_first, "io_uring opened before the connection", BARE | ANY_PATH) {
     take(&one, 1000);
     peer_settle();
 }
+
+/* Connections came first, and the ring before the one that it serves. */
+TEST(opened_between, "io_uring opened between connections", BARE | ANY_PATH) {
+    struct conn before[2] = {open_warm(), open_warm()};
+    struct ring ring;
+    hooked = false;
+    sleep_ms(200);
+    bool open = ring_open(&ring);
+    struct conn one = open_warm();
+    for (int i = 0; i < 20 && open; i++) echo_by_ring(&ring, &one, IORING_OP_SEND, IORING_OP_RECV);
+    for (int i = 0; i < 2; i++) {
+        peer_post(&before[i], OP_ECHO, 3, 1000);
+        for (int k = 0; k < 3; k++) {
+            put(&before[i], 1000);
+            take(&before[i], 1000);
+        }
+        peer_settle();
+    }
+}

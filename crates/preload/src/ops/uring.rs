@@ -1,7 +1,7 @@
 //! io_uring: bytes that go past every hook.
 //!
 //! A process that has a ring keeps its connections on TCP from then on. Rings are noticed when they are made by
-//! libc's `syscall`, and otherwise by the look at the process's descriptors that precedes an offer. Where a ring
+//! libc's `syscall`, and otherwise by the looks at the process's descriptors that precede offers. Where a ring
 //! would come too late, or would only stand in the way, making it is answered with ENOSYS, which programs know
 //! from old kernels:
 //!
@@ -14,7 +14,7 @@
 //! system call (static liburing), *after* a connection was upgraded, and uses it on that connection.
 //! Such programs need `deny`, or `RINGWAY_DISABLE`.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 use libc::{c_int, c_void, dl_phdr_info, size_t, sock_filter, sock_fprog};
 use ringway_channel::Reason;
@@ -24,8 +24,11 @@ use crate::conn::{self, State};
 use crate::{attach, stats, sys};
 
 static IN_USE: AtomicBool = AtomicBool::new(false);
-/// Looks at the descriptors so far, and offers since.
-static OFFERS: AtomicU32 = AtomicU32::new(0);
+/// When the next look at the descriptors is due, in monotonic nanoseconds.
+static LOOK_AT_NS: AtomicU64 = AtomicU64::new(0);
+/// A look that took so long is followed by none for so many times as long: looks stay cheap, however many descriptors
+/// there are.
+const REST: u64 = 100;
 
 /// `io_uring_setup` by libc's `syscall`; `call` makes it. A descriptor or a negated errno.
 pub(crate) fn set_up(call: impl FnOnce() -> isize) -> isize {
@@ -57,14 +60,27 @@ fn is_refused() -> bool {
         }
 }
 
-/// Whether the process uses io_uring, as far as can be seen. Asked before each offer; looks at the first offer, and
-/// at every one whose number is a power of two.
+/// Whether the process uses io_uring, as far as can be seen. Asked before each offer; looks at the first, and then
+/// whenever a look is due. What is upgraded by the time a ring is found goes back to TCP.
 pub(crate) fn is_in_use() -> bool {
-    let number = OFFERS.fetch_add(1, Relaxed).wrapping_add(1);
-    if !IN_USE.load(SeqCst) && number.is_power_of_two() && (has_liburing() || has_ring()) {
-        IN_USE.store(true, SeqCst);
+    if !IN_USE.load(SeqCst) && sys::monotonic_ns() >= LOOK_AT_NS.load(Relaxed) {
+        let begun_ns = cpu_ns();
+        if has_liburing() || has_ring() {
+            IN_USE.store(true, SeqCst);
+            conn::for_each(|_, c| attach::keep_on_tcp(c, c.fd.load(Relaxed), Reason::IoUring));
+        }
+        let rest_ns = cpu_ns().saturating_sub(begun_ns).saturating_mul(REST);
+        LOOK_AT_NS.store(sys::monotonic_ns().saturating_add(rest_ns), Relaxed);
     }
     IN_USE.load(SeqCst)
+}
+
+/// The thread's time on a CPU: a busy machine makes no look longer.
+fn cpu_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a timespec of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Whether liburing is loaded: who brings it along will use it.

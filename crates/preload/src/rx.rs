@@ -120,7 +120,8 @@ fn receive_available(
             Step::Got if done == taken => idle_steps += 1,
             Step::Got => {
                 let all = before + done;
-                if all >= request.total || (all >= request.target && !end.consumer().has_news()) {
+                let drained = !end.consumer().has_news() && end.peer_tx_path() != Path::Demoted;
+                if all >= request.total || (all >= request.target && drained) {
                     return (done, Step::Got);
                 }
             }
@@ -399,6 +400,9 @@ fn receive_rest(
     let nonblocking = flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0;
     loop {
         waiter.seen = request.peek.then(|| end.consumer().head() + done as u64);
+        if matches!(stop, Step::Kernel) && done > 0 && !request.peek && !request.discard {
+            stop = go_on_by_tcp(end, fd, cursor, request.total, &mut done);
+        }
         let ended = match stop {
             Step::Got | Step::Empty if done >= request.target => return Outcome::Done(done as isize),
             Step::Kernel if done == 0 => return Outcome::Kernel,
@@ -426,6 +430,22 @@ fn receive_rest(
         (n, stop) = receive_available(conn, end, fd, cursor, request, done, &critical);
         done = if request.peek { n } else { done + n };
     }
+}
+
+/// The ring gave the first bytes of the call and has ended: what has arrived by TCP since belongs to it as well.
+#[cold]
+fn go_on_by_tcp(end: &End, fd: c_int, cursor: &mut impl Sink, total: usize, done: &mut usize) -> Step {
+    if end.rx_path() != Path::Demoted {
+        return Step::Kernel;
+    }
+    // Looked before: what arrived before a FIN is there by now. Asked only where there are bytes, an error stays.
+    let finished = kernel::poll_now(fd, libc::POLLRDHUP) != 0;
+    if kernel::unread(fd) == 0 {
+        return if finished { Step::End } else { Step::Empty };
+    }
+    let n = cursor.receive_by_tcp(fd, total - *done, libc::MSG_DONTWAIT).max(0) as usize;
+    *done += n;
+    if *done == total { Step::End } else { Step::Got }
 }
 
 /// Whether bytes are to be taken from the kernel as the program asks, because this end has not promised

@@ -105,6 +105,29 @@ TEST(timestamps, "SO_TIMESTAMP", 0) {
     echo(c);
 }
 
+/* One call takes what the ring still held and what came by TCP after it. */
+TEST(one_read_across_the_way_back, "recv over a connection's return to TCP", 0) {
+    char buffer[200];
+    int on = 1;
+    peer_send(c, 100);
+    CHECK_EQ(setsockopt(c->fd, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on), 0);
+    peer_send(c, 50);
+    CHECK_EQ(recv(c->fd, buffer, sizeof buffer, 0), 150);
+    check_bytes(c, buffer, 150);
+}
+
+TEST(wait_for_all_across_the_way_back, "MSG_WAITALL over a connection's return to TCP", 0) {
+    char buffer[220];
+    int on = 1;
+    peer_send(c, 100);
+    CHECK_EQ(setsockopt(c->fd, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on), 0);
+    peer_send(c, 50);
+    peer_later(c, 100, OP_SEND, 70, 0);
+    CHECK_EQ(recv(c->fd, buffer, sizeof buffer, MSG_WAITALL), 220);
+    check_bytes(c, buffer, 220);
+    peer_settle();
+}
+
 TEST(send_timestamps, "SO_TIMESTAMPING and MSG_ERRQUEUE", 0) {
     int flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_TSONLY | SOF_TIMESTAMPING_OPT_ID;
     struct scm_timestamping stamps = {0};

@@ -10,13 +10,14 @@ use ringway_daemon::control::Connection;
 use ringway_mem::ring::Violation;
 
 use super::packet::{PAYLOAD_MAX, Segment};
-use super::pcapng::{Interface, Writer};
+use super::pcapng::Writer;
 
 /// A connection under observation.
 pub(crate) struct Followed {
     number: u64,
     observer: RingObserver,
-    interface: Interface,
+    /// Whose connection it is: the comment of its first packet.
+    introduction: String,
     /// Ends A and B.
     addresses: [SocketAddr; 2],
     cursors: [Cursor; 2],
@@ -35,30 +36,25 @@ pub(crate) struct Tally {
 
 impl Followed {
     /// Begins with the oldest bytes that are still unread.
-    pub(crate) fn begin<W: Write>(
-        observer: RingObserver,
-        connection: &Connection,
-        out: &mut Writer<W>,
-    ) -> io::Result<Followed> {
+    pub(crate) fn begin(observer: RingObserver, connection: &Connection) -> Followed {
         let end = |i: usize| {
             let end = &connection.ends[i];
             let holders: Vec<_> = end.processes.iter().map(|p| format!("{}[{}]", p.comm, p.pid)).collect();
             format!("{} {}", end.local, holders.join(","))
         };
-        let description = format!("{} - {}", end(0), end(1));
-        let interface = out.interface(&format!("ring{}", connection.connection), &description)?;
+        let introduction = format!("ringway: connection {}, {} - {}", connection.connection, end(0), end(1));
         let cursors = [observer.cursor(0), observer.cursor(1)];
         let shown_to = [0, 1].map(|i| stream_position(&observer, i, observer.progress(i).head));
         let addresses = [connection.ends[0].local, connection.ends[1].local];
-        Ok(Followed {
+        Followed {
             number: connection.connection,
             observer,
-            interface,
+            introduction,
             addresses,
             cursors,
             shown_to,
             outlived: false,
-        })
+        }
     }
 
     pub(crate) fn number(&self) -> u64 {
@@ -83,10 +79,11 @@ impl Followed {
         for direction in [0, 1] {
             bytes.clear();
             let look = self.observer.look(&mut self.cursors[direction], now, &mut bytes)?;
-            let mut comment = match look.lost_bytes {
+            let lost = match look.lost_bytes {
                 0 => String::new(),
                 lost => format!("ringway: {lost} bytes before this packet were overwritten before they could be read"),
             };
+            let mut comments = vec![lost];
             tally.lost_bytes += look.lost_bytes;
             moved |= look.lost_bytes > 0 || !bytes.is_empty();
             let begin = stream_position(&self.observer, direction, look.offset);
@@ -102,8 +99,10 @@ impl Followed {
                     acknowledgement: sequence(self.shown_to[1 - direction]),
                     payload,
                 };
-                out.packet(self.interface, SystemTime::now(), &segment.to_packet(), &comment)?;
-                comment.clear();
+                comments.push(std::mem::take(&mut self.introduction));
+                comments.retain(|comment| !comment.is_empty());
+                out.packet(SystemTime::now(), &segment.to_packet(), &comments)?;
+                comments.clear();
                 tally.packets += 1;
                 tally.payload_bytes += payload.len() as u64;
                 self.shown_to[direction] = position.wrapping_add(payload.len() as u64);

@@ -1,7 +1,8 @@
-//! A writer of pcapng files: section header, one interface per connection, enhanced packets.
+//! A writer of pcapng files: section header, one interface, enhanced packets.
 //!
 //! Times are nanoseconds since 1970 (`if_tsresol` 9); packets begin with their IP header
-//! (`LINKTYPE_RAW`). All interfaces have the same link type and snap length, which libpcap insists on.
+//! (`LINKTYPE_RAW`). There is one interface for all connections: libpcap 1.10 refuses a second one of
+//! this link type, because it compares the number in the file with its own for the first.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,20 +24,15 @@ const OPTION_INTERFACE_TIME_RESOLUTION: u16 = 9;
 /// Longest text of an option, in bytes; the format allows 65,535.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// A number that [`Writer::interface`] gave out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interface(u32);
-
 pub(crate) struct Writer<W: Write> {
     out: W,
     snap_bytes: u32,
-    interfaces: u32,
 }
 
 impl<W: Write> Writer<W> {
     /// Begins a file. Packets are cut to `snap_bytes`.
     pub(crate) fn new(out: W, snap_bytes: u32) -> io::Result<Writer<W>> {
-        let mut writer = Writer { out, snap_bytes, interfaces: 0 };
+        let mut writer = Writer { out, snap_bytes };
         let mut body = Vec::new();
         body.extend_from_slice(&BYTE_ORDER_MAGIC.to_le_bytes());
         body.extend_from_slice(&[1, 0, 0, 0]); // version 1.0
@@ -45,38 +41,39 @@ impl<W: Write> Writer<W> {
         option(&mut body, OPTION_SECTION_APPLICATION, concat!("ringway ", env!("CARGO_PKG_VERSION")).as_bytes());
         option(&mut body, OPTION_END, b"");
         writer.block(SECTION_HEADER, &body)?;
+        writer.interface()?;
         Ok(writer)
     }
 
-    /// Adds a source of packets.
-    pub(crate) fn interface(&mut self, name: &str, description: &str) -> io::Result<Interface> {
+    /// The source of all packets; without one, an empty capture would be no capture.
+    fn interface(&mut self) -> io::Result<()> {
         let mut body = Vec::new();
         body.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
         body.extend_from_slice(&[0, 0]);
         body.extend_from_slice(&self.snap_bytes.to_le_bytes());
-        option(&mut body, OPTION_INTERFACE_NAME, name.as_bytes());
-        option(&mut body, OPTION_INTERFACE_DESCRIPTION, description.as_bytes());
+        option(&mut body, OPTION_INTERFACE_NAME, b"ringway");
+        option(&mut body, OPTION_INTERFACE_DESCRIPTION, b"connections over shared memory");
         option(&mut body, OPTION_INTERFACE_TIME_RESOLUTION, &[9]);
         option(&mut body, OPTION_END, b"");
-        self.block(INTERFACE_DESCRIPTION, &body)?;
-        self.interfaces += 1;
-        Ok(Interface(self.interfaces - 1))
+        self.block(INTERFACE_DESCRIPTION, &body)
     }
 
-    /// Adds a packet; an empty comment is left out.
-    pub(crate) fn packet(&mut self, on: Interface, at: SystemTime, packet: &[u8], comment: &str) -> io::Result<()> {
+    /// Adds a packet with its comments.
+    pub(crate) fn packet(&mut self, at: SystemTime, packet: &[u8], comments: &[String]) -> io::Result<()> {
         let nanoseconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         let captured = packet.len().min(self.snap_bytes as usize);
         let mut body = Vec::with_capacity(captured + 64);
-        body.extend_from_slice(&on.0.to_le_bytes());
+        body.extend_from_slice(&0u32.to_le_bytes());
         body.extend_from_slice(&((nanoseconds >> 32) as u32).to_le_bytes());
         body.extend_from_slice(&(nanoseconds as u32).to_le_bytes());
         body.extend_from_slice(&(captured as u32).to_le_bytes());
         body.extend_from_slice(&(packet.len() as u32).to_le_bytes());
         body.extend_from_slice(&packet[..captured]);
         pad(&mut body);
-        if !comment.is_empty() {
+        for comment in comments {
             option(&mut body, OPTION_COMMENT, comment.as_bytes());
+        }
+        if !comments.is_empty() {
             option(&mut body, OPTION_END, b"");
         }
         self.block(ENHANCED_PACKET, &body)
@@ -121,12 +118,9 @@ mod tests {
     fn an_independent_reader_finds_what_was_written() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(&mut bytes, 10).unwrap();
-        let first = writer.interface("ring 1", "redis[7] - curl[8]").unwrap();
-        let second = writer.interface("ring 2", "").unwrap();
-        assert_ne!(first, second);
         let at = UNIX_EPOCH + Duration::new(1_700_000_000, 123_456_789);
-        writer.packet(first, at, b"short", "").unwrap();
-        writer.packet(second, at, b"longer than ten", "3 bytes lost before").unwrap();
+        writer.packet(at, b"short", &[]).unwrap();
+        writer.packet(at, b"longer than ten", &["3 bytes lost before".to_string()]).unwrap();
         writer.flush().unwrap();
 
         let mut reader = PcapNgReader::new(&bytes[..]).unwrap();
@@ -143,7 +137,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(interfaces, 2);
-        assert_eq!(packets, [(0, 5, b"short".to_vec(), 0), (1, 15, b"longer tha".to_vec(), 1)]);
+        assert_eq!(interfaces, 1);
+        assert_eq!(packets, [(0, 5, b"short".to_vec(), 0), (0, 15, b"longer tha".to_vec(), 1)]);
     }
 }

@@ -190,7 +190,7 @@ impl Capture {
     fn follow(&mut self, control: &mut Control, number: u64) -> Result<()> {
         let (tap, ring) = control.tap(number)?;
         let observer = RingObserver::open(&ring)?;
-        self.followed.push(Followed::begin(observer, &tap.connection, &mut self.writer)?);
+        self.followed.push(Followed::begin(observer, &tap.connection));
         Ok(())
     }
 }

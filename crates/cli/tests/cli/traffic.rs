@@ -1,6 +1,6 @@
 //! ss, top and pcap over a connection that was really paired.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::Value;
@@ -100,9 +100,10 @@ fn pcap_shows_what_waits_and_what_comes() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until("the first packet", || std::fs::metadata(&file).is_ok_and(|m| m.len() > 250));
+    let written = |text: &[u8]| std::fs::read(&file).is_ok_and(|bytes| bytes.windows(text.len()).any(|w| w == text));
+    wait_until("the first packet", || written(b"GET /waits"));
     upgraded.send(1, b"200 OK");
-    wait_until("the answer", || std::fs::metadata(&file).is_ok_and(|m| m.len() > 330));
+    wait_until("the answer", || written(b"200 OK"));
     upgraded.send(0, b"GET /more");
     assert!(capture.wait().unwrap().success());
     let bytes = std::fs::read(&file).unwrap();
@@ -137,14 +138,35 @@ fn tshark_and_tcpdump_read_captures_of_both_families() {
         }
         if have("tshark") {
             let options = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-T", "fields"];
-            let fields =
-                ["-e", "tcp.checksum.status", "-e", "tcp.len", "-e", "tcp.dstport", "-e", "frame.interface_name"];
+            let fields = ["-e", "tcp.checksum.status", "-e", "tcp.len", "-e", "tcp.dstport", "-e", "frame.comment"];
             let read = Command::new("tshark").arg("-r").arg(&file).args(options).args(fields).output().unwrap();
             let port = upgraded.b.local_addr().unwrap().port();
-            let first = format!("1\t19\t{port}\tring{}", upgraded.number);
-            assert_eq!(stdout(&read).lines().next(), Some(first.as_str()), "{}", stderr(&read));
+            let first = format!("1\t19\t{port}\tringway: connection {},", upgraded.number);
+            assert!(stdout(&read).starts_with(&first), "{}{}", stdout(&read), stderr(&read));
         }
     }
+}
+
+#[test]
+fn tcpdump_reads_captures_of_several_connections_and_of_none() {
+    let monitor = Monitor::start();
+    let read = |output: Output| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ring.pcapng");
+        std::fs::write(&file, &output.stdout).unwrap();
+        let read = Command::new("tcpdump").args(["-n", "-A", "-r"]).arg(&file).output().unwrap();
+        assert!(read.status.success(), "{}", stderr(&read));
+        stdout(&read)
+    };
+    if !have("tcpdump") {
+        return;
+    }
+    assert_eq!(read(monitor.run(&["pcap", "--duration", "1"])), "");
+    let mut connections = [Upgraded::new(&monitor, "127.0.0.1:0"), Upgraded::new(&monitor, "127.0.0.1:0")];
+    connections[0].send(0, b"by the first");
+    connections[1].send(0, b"by the second");
+    let text = read(monitor.run(&["pcap", "-c", "2", "-w", "-"]));
+    assert!(text.contains("by the first") && text.contains("by the second"), "{text}");
 }
 
 #[test]

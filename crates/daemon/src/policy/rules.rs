@@ -28,10 +28,14 @@ impl TryFrom<Conditions> for Rule {
 
     fn try_from(conditions: Conditions) -> Result<Rule, Self::Error> {
         // A rule without conditions would match everything, most likely by mistake.
-        match conditions == Conditions::default() {
-            true => Err("a rule needs at least one of uid, gid, cgroup, netns, port"),
-            false => Ok(Rule { conditions }),
+        if conditions == Conditions::default() {
+            return Err("a rule needs at least one of uid, gid, cgroup, netns, port");
         }
+        // One that can match nothing is a mistake as well.
+        if conditions.cgroup.iter().any(|path| !path.starts_with('/')) {
+            return Err("a cgroup is a path that begins with `/`, as /proc/PID/cgroup shows it after `0::`");
+        }
+        Ok(Rule { conditions })
     }
 }
 
@@ -148,6 +152,12 @@ mod tests {
         assert!(!rule.allows(&good, &party(1, "/system.slicer", true), [40000, 81]));
         assert!(!rule.allows(&good, &party(1, "/system.slice", false), [40000, 81]));
         assert!(!rule.allows(&good, &party(2, "/system.slice", true), [40000, 81]));
+    }
+
+    #[test]
+    fn a_cgroup_that_is_no_path_is_refused() {
+        let error = toml::from_str::<Rule>("cgroup = [\"/fine\", \"web.service\"]").unwrap_err();
+        assert!(error.message().contains("begins with `/`"), "{error}");
     }
 
     #[test]

@@ -443,9 +443,16 @@ fn go_on_by_tcp(end: &End, fd: c_int, cursor: &mut impl Sink, total: usize, done
     if kernel::unread(fd) == 0 {
         return if finished { Step::End } else { Step::Empty };
     }
-    let n = cursor.receive_by_tcp(fd, total - *done, libc::MSG_DONTWAIT).max(0) as usize;
-    *done += n;
-    if *done == total { Step::End } else { Step::Got }
+    match cursor.receive_by_tcp(fd, total - *done, libc::MSG_DONTWAIT) {
+        n if n > 0 => {
+            *done += n as usize;
+            Step::Got
+        }
+        // Another thread was quicker.
+        n if n == -(libc::EAGAIN as isize) => Step::Empty,
+        // A bad address, say: the call ends with what it has, the next one is told.
+        _ => Step::End,
+    }
 }
 
 /// Whether bytes are to be taken from the kernel as the program asks, because this end has not promised

@@ -28,7 +28,7 @@ const PENALTY_MAX_US: [u64; 3] = [500, 5_000, 0];
 const PREEMPTED_US: u64 = 25;
 /// Looks between two readings of the counter, which take as long as a look.
 const LOOKS: u32 = 8;
-/// Times that a CPU shared with the peer is yielded to it before sleeping.
+/// Times that a CPU shared with the peer is yielded to it between two readings of the counter.
 const YIELDS: u32 = 2;
 
 static PROFILE: AtomicU32 = AtomicU32::new(Profile::Balanced as u32);

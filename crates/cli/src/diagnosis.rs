@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ringway_channel::rendezvous::PROTOCOL_VERSION;
+use ringway_daemon::control::Control;
 use ringway_daemon::paths;
 use ringway_mem::region;
 use rustix::process::{Resource, getrlimit};
@@ -176,27 +177,24 @@ fn socket_folder(dir: &Path) -> Check {
 
 fn monitor_answers(dir: &Path) -> Check {
     const NAME: &str = "monitor";
+    let start = format!("{} --background", paths::start_command(dir));
     if !paths::answers(dir) {
-        return Check::warn(
-            NAME,
-            format!("none answers in {}; `ringway run` starts one", dir.display()),
-            "ringway daemon --background",
-        );
+        return Check::warn(NAME, format!("none answers in {}; `ringway run` starts one", dir.display()), start);
     }
-    match monitor::connect(Some(dir.to_path_buf())).and_then(|mut control| control.status()) {
-        Err(e) => Check::fail(NAME, e.to_string(), "ringway daemon --background --takeover"),
+    match Control::connect(dir).and_then(|mut control| control.status()) {
+        Err(e) => Check::fail(NAME, e.to_string(), format!("{start} --takeover")),
         Ok(status) if status.protocol_version != PROTOCOL_VERSION => Check::fail(
             NAME,
             format!(
                 "release {} speaks protocol {}, this is {PROTOCOL_VERSION}",
                 status.version, status.protocol_version
             ),
-            format!("kill {}; ringway daemon --background", status.pid),
+            format!("kill {}; {start}", status.pid),
         ),
         Ok(status) if status.version != env!("CARGO_PKG_VERSION") => Check::warn(
             NAME,
             format!("release {} answers, this is {}", status.version, env!("CARGO_PKG_VERSION")),
-            "ringway daemon --background --takeover",
+            format!("{start} --takeover"),
         ),
         Ok(status) => Check::ok(NAME, format!("pid {} answers, same release", status.pid)),
     }

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         // The reader of a pipe has seen enough; that is no failure.
         Err(e) if output::is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
-            output::talk(format_args!("{e:#}"));
+            output::talk(format_args!("{}", output::in_full(&e)));
             ExitCode::from(cmd::EXIT_FAILURE)
         }
     }

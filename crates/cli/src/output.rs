@@ -8,6 +8,14 @@ pub(crate) fn talk(message: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "ringway: {message}");
 }
 
+/// The error and its causes, each once: many an error's text already ends with its cause's.
+pub(crate) fn in_full(error: &anyhow::Error) -> String {
+    error.chain().skip(1).fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
+}
+
 /// Whether the error comes from writing to a pipe that nobody reads any more.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {

@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # use ringway_daemon::{control::Control, paths};
-//! let status = Control::connect(&paths::find_socket_dir())?.status()?;
+//! let status = Control::connect(&paths::user_socket_dir())?.status()?;
 //! println!("{} connections", status.connections);
 //! # Ok::<(), ringway_daemon::control::ControlError>(())
 //! ```
@@ -16,8 +16,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::io::IoSliceMut;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::io::{Errno, IoSliceMut};
+use rustix::net::sockopt::Timeout;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags, SocketType,
+    recvmsg,
+};
 use serde::de::DeserializeOwned;
 
 use crate::paths;
@@ -32,8 +36,13 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// Nobody listens.
-    #[error("no monitor answers at {}; start one with `ringway daemon`", .socket.display())]
+    #[error("no monitor answers at {}; start one with `{}`",
+            .socket.display(), paths::start_command(.socket.parent().unwrap_or(Path::new("/"))))]
     NotRunning { socket: PathBuf },
+    /// Somebody listens, but says nothing.
+    #[error("the monitor at {} says nothing for {waited_s} s: it is stopped, hung or overloaded; look at its process, \
+             or replace it", .socket.display())]
+    Silent { socket: PathBuf, waited_s: u64 },
     /// The monitor refused the request.
     #[error("the monitor says: {0}")]
     Refused(String),
@@ -49,33 +58,66 @@ pub enum ControlError {
 #[derive(Debug)]
 pub struct Control {
     stream: BufReader<UnixStream>,
+    socket: PathBuf,
+    patience: Duration,
+}
+
+/// Connects within about `patience`; `None` when somebody listens whose queue stays full.
+pub(crate) fn dial(socket: &Path, patience: Duration) -> std::io::Result<Option<UnixStream>> {
+    let line = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::sockopt::set_socket_timeout(&line, Timeout::Send, Some(patience))?;
+    match rustix::net::connect(&line, &SocketAddrUnix::new(socket)?) {
+        Ok(()) => Ok(Some(line.into())),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
 }
 
 impl Control {
     /// Connects to the monitor that serves `socket_dir`.
     ///
     /// # Errors
-    /// [`ControlError::NotRunning`].
+    /// [`ControlError::NotRunning`], [`ControlError::Silent`].
     pub fn connect(socket_dir: &Path) -> Result<Control, ControlError> {
+        Control::connect_within(socket_dir, ANSWER_TIMEOUT)
+    }
+
+    /// As [`Control::connect`], with another wait for each answer.
+    pub fn connect_within(socket_dir: &Path, patience: Duration) -> Result<Control, ControlError> {
         let socket = paths::control_socket(socket_dir);
-        let stream = UnixStream::connect(&socket).map_err(|_| ControlError::NotRunning { socket })?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok(Control { stream: BufReader::new(stream) })
+        let stream = match dial(&socket, patience) {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return Err(ControlError::Silent { socket, waited_s: patience.as_secs() }),
+            Err(_) => return Err(ControlError::NotRunning { socket }),
+        };
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        Ok(Control { stream: BufReader::new(stream), socket, patience })
+    }
+
+    /// A time-out is the monitor's silence.
+    fn name_silence(&self, error: std::io::Error) -> ControlError {
+        match error.kind() {
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
+                ControlError::Silent { socket: self.socket.clone(), waited_s: self.patience.as_secs() }
+            }
+            _ => error.into(),
+        }
     }
 
     /// Sends one request and reads its answer, whatever document that is.
     pub fn request<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, ControlError> {
         self.send(request)?;
         let mut line = Vec::new();
-        (&mut self.stream).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line)?;
+        let got = (&mut self.stream).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line);
+        got.map_err(|e| self.name_silence(e))?;
         parse(&line)
     }
 
     fn send(&mut self, request: &Request) -> Result<(), ControlError> {
         let mut line = serde_json::to_vec(request).map_err(|e| ControlError::Unexpected(e.to_string()))?;
         line.push(b'\n');
-        Ok(self.stream.get_mut().write_all(&line)?)
+        self.stream.get_mut().write_all(&line).map_err(|e| self.name_silence(e))
     }
 
     /// What the monitor is and how much it holds.
@@ -138,7 +180,7 @@ impl Control {
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let slices = &mut [IoSliceMut::new(&mut bytes)];
             let got = recvmsg(self.stream.get_ref(), slices, &mut control, RecvFlags::CMSG_CLOEXEC)
-                .map_err(std::io::Error::from)?;
+                .map_err(|e| self.name_silence(e.into()))?;
             for message in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(fds) = message {
                     carried = carried.or(fds.last());

@@ -16,6 +16,7 @@
 //!
 //! Needs Linux 5.14 (`SO_NETNS_COOKIE`); rules by control group need 6.5 (`SO_PEERPIDFD`).
 
+pub mod budget;
 mod client;
 mod connections;
 pub mod control;
@@ -34,6 +35,7 @@ pub mod policy;
 mod poller;
 mod requests;
 mod runs;
+pub mod surroundings;
 mod sweep;
 mod sys;
 mod takeover;
@@ -76,7 +78,8 @@ pub enum DaemonError {
     #[error("socket directory {}: {problem}", .dir.display())]
     SocketDir { dir: PathBuf, problem: String },
     /// Another monitor serves this directory.
-    #[error("a monitor already runs in {}; stop it first, or take over from it", .dir.display())]
+    #[error("a monitor already runs in {}; stop it first, or take over from it: {} --takeover",
+            .dir.display(), paths::start_command(.dir))]
     AlreadyRunning { dir: PathBuf },
     /// The policy file is unusable.
     #[error(transparent)]
@@ -87,6 +90,9 @@ pub enum DaemonError {
     /// The running monitor did not hand over.
     #[error("the running monitor did not hand over: {0}")]
     Takeover(String),
+    /// The limit on open files is too low.
+    #[error("the limit on open files is {limit}, the monitor needs {least} at least; raise it (`ulimit -n`)")]
+    OpenFiles { limit: u64, least: u64 },
     /// A system call failed.
     #[error("{what}: {source}")]
     Os { what: &'static str, source: std::io::Error },

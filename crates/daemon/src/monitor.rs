@@ -10,8 +10,8 @@ use ringway_channel::rendezvous::{Kind, Message};
 use ringway_mem::stats::REASON_SLOTS;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::budget::{self, Budget};
 use crate::client::{Attachment, Client, Outgoing};
 use crate::connections::ConnectionTable;
 use crate::diag::Diag;
@@ -31,8 +31,6 @@ use crate::{DaemonError, Options, paths, sys, takeover};
 
 /// Connections accepted in one go.
 const ACCEPTS_MAX: usize = 64;
-/// Descriptors kept free for everything that is neither client nor connection.
-const DESCRIPTORS_SPARE: u64 = 512;
 
 /// Totals since the monitor (or its first predecessor) started.
 #[derive(Clone, Debug)]
@@ -42,25 +40,6 @@ pub(crate) struct Totals {
     pub(crate) attaches: u64,
     pub(crate) clients_dropped: u64,
     pub(crate) refusals: [u64; REASON_SLOTS],
-}
-
-/// How many clients and connections the limit on open files leaves room for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    /// Descriptors in one table.
-    descriptors: u64,
-    /// Two descriptors each.
-    clients_max: u64,
-    /// One descriptor each, and two in the vault.
-    connections_max: u64,
-}
-
-impl Budget {
-    fn new(policy: &Policy, descriptors: u64) -> Budget {
-        let clients_max = policy.limits.clients.min(descriptors / 8);
-        let left = descriptors.saturating_sub(DESCRIPTORS_SPARE.min(descriptors / 2) + 2 * clients_max);
-        Budget { descriptors, clients_max, connections_max: left.min(policy.limits.connections) }
-    }
 }
 
 pub(crate) struct Monitor {
@@ -130,7 +109,8 @@ impl Monitor {
     ) -> Result<Monitor, DaemonError> {
         let os = |what| move |source| DaemonError::Os { what, source };
         let now = Instant::now();
-        let budget = Budget::new(&policy, raise_descriptor_limit(&policy));
+        let budget = Budget::new(&policy, budget::raise_open_files(&policy)?);
+        budget.report(&policy);
         // First, while there is little that its threads have to close.
         let vault = Vault::open(budget.connections_max, budget.descriptors).map_err(os("opening the vault"))?;
         let poller = Poller::new().map_err(os("making an epoll set"))?;
@@ -317,20 +297,6 @@ fn turn_away(socket: &OwnedFd, reason: Reason) {
 
 fn load_policy(config: Option<&Path>) -> Result<Policy, DaemonError> {
     Ok(config.map(Policy::load).transpose()?.unwrap_or_default())
-}
-
-/// Raises the limit on open files as far as it helps and may be; returns it.
-fn raise_descriptor_limit(policy: &Policy) -> u64 {
-    let wanted = DESCRIPTORS_SPARE + 2 * policy.limits.clients + policy.limits.connections;
-    let now = getrlimit(Resource::Nofile);
-    let hard = now.maximum.unwrap_or(u64::MAX);
-    if hard < wanted {
-        // Only the privileged may; otherwise the bound on connections follows from what there is.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: Some(wanted) });
-    }
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// The longest time that the loop may sleep while something has a time-out.

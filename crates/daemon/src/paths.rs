@@ -3,6 +3,7 @@
 use std::env;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::DaemonError;
 
@@ -16,6 +17,9 @@ pub const CONTROL_SOCKET: &str = "control.sock";
 pub const LOCK_FILE: &str = "monitor.lock";
 /// Environment variable that names the monitor's socket.
 pub const SOCKET_VARIABLE: &str = "RINGWAY_SOCKET";
+
+/// How long a monitor with a full queue is knocked at.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// The library's socket in `dir`.
 pub fn monitor_socket(dir: &Path) -> PathBuf {
@@ -42,19 +46,42 @@ pub fn own_socket_dir() -> PathBuf {
 
 /// The directory whose monitor serves this user: the one that `RINGWAY_SOCKET` names; else the system's
 /// if a monitor answers there; else the user's own.
-pub fn find_socket_dir() -> PathBuf {
-    if let Some(socket) = env::var_os(SOCKET_VARIABLE).map(PathBuf::from)
-        && let Some(dir) = socket.parent().filter(|dir| !dir.as_os_str().is_empty())
-    {
-        return dir.to_path_buf();
+///
+/// # Errors
+/// What is wrong with `RINGWAY_SOCKET`, for people.
+pub fn find_socket_dir() -> Result<PathBuf, String> {
+    match env::var_os(SOCKET_VARIABLE).filter(|socket| !socket.is_empty()) {
+        Some(socket) => named_socket_dir(Path::new(&socket)),
+        None => {
+            let system = PathBuf::from(SYSTEM_SOCKET_DIR);
+            Ok(if answers(&system) { system } else { user_socket_dir() })
+        }
     }
-    let system = PathBuf::from(SYSTEM_SOCKET_DIR);
-    if answers(&system) { system } else { user_socket_dir() }
 }
 
-/// Whether a monitor listens in `dir`.
+/// The directory of the socket that `RINGWAY_SOCKET` names.
+fn named_socket_dir(socket: &Path) -> Result<PathBuf, String> {
+    let dir = socket.parent().filter(|_| socket.is_absolute() && socket.file_name() == Some(MONITOR_SOCKET.as_ref()));
+    dir.map(Path::to_path_buf).ok_or_else(|| {
+        format!(
+            "{SOCKET_VARIABLE} is {}, which is no monitor's socket: write the folder in full and /{MONITOR_SOCKET}, \
+             for example {SYSTEM_SOCKET_DIR}/{MONITOR_SOCKET}, or unset it",
+            socket.display()
+        )
+    })
+}
+
+/// Whether a monitor listens in `dir`, be it busy or stopped.
 pub fn answers(dir: &Path) -> bool {
-    std::os::unix::net::UnixStream::connect(control_socket(dir)).is_ok()
+    crate::control::dial(&control_socket(dir), ANSWER_WAIT).is_ok_and(|line| line.is_some())
+}
+
+/// The command that starts a monitor in `dir`.
+pub fn start_command(dir: &Path) -> String {
+    match dir == own_socket_dir() {
+        true => "ringway daemon".into(),
+        false => format!("ringway daemon --socket-dir {}", dir.display()),
+    }
 }
 
 /// The policy file that is read unless another one is named.
@@ -101,6 +128,15 @@ pub fn verify_socket_dir(dir: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_the_full_path_of_a_monitors_socket_names_a_directory() {
+        assert_eq!(named_socket_dir(Path::new("/run/x/monitor.sock")), Ok(PathBuf::from("/run/x")));
+        for wrong in ["/nonexistent", "/run/x/other.sock", "monitor.sock", "x/monitor.sock", "/run/x/"] {
+            let said = named_socket_dir(Path::new(wrong)).unwrap_err();
+            assert!(said.contains(wrong) && said.contains("/monitor.sock"), "{said}");
+        }
+    }
 
     #[test]
     fn a_directory_that_others_may_write_to_is_refused() {

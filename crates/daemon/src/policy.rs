@@ -40,6 +40,17 @@ pub enum Fallback {
     None,
 }
 
+impl Fallback {
+    /// As the policy file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fallback::SameUid => "same-uid",
+            Fallback::Any => "any",
+            Fallback::None => "none",
+        }
+    }
+}
+
 /// The policy in force. See [`KEYS`] for each key's meaning, unit and bounds.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -101,16 +112,20 @@ impl Default for Limits {
 }
 
 fn bounded<'de, const MIN: u64, const MAX: u64, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    match i64::deserialize(from)? {
-        n if n >= 0 && (MIN..=MAX).contains(&(n as u64)) => Ok(n as u64),
-        n => Err(D::Error::custom(format!("{n} is out of range, allowed are {MIN} to {MAX}"))),
+    match toml::Value::deserialize(from)? {
+        toml::Value::Integer(n) if n >= 0 && (MIN..=MAX).contains(&(n as u64)) => Ok(n as u64),
+        toml::Value::Integer(n) => Err(D::Error::custom(format!("{n} is out of range, allowed are {MIN} to {MAX}"))),
+        other => Err(D::Error::custom(format!(
+            "{other} is no number; write one without quotes or unit, allowed are {MIN} to {MAX}"
+        ))),
     }
 }
 
 /// Why a policy file cannot be used; the text names the file, the line, the key and what is allowed.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    #[error("{}: {source}", .path.display())]
+    #[error("the policy file {} cannot be read ({source}); correct its path or permissions, or name no file for the \
+             built-in policy", .path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{}:{line}: `{text}`: {problem}", .path.display())]
     Invalid { path: PathBuf, line: usize, text: String, problem: String },
@@ -212,12 +227,24 @@ mod tests {
             ("[[allow]]\nport = [\"9-3\"]", "policy.toml:2", "first port"),
             ("[[allow]]\nnetns = [\"host\"]", "policy.toml:2", "own"),
             ("[[allow]]\nuids = [3]", "policy.toml:2", "uid"),
+            ("memory_per_uid_bytes = \"1G\"", "policy.toml:1", "\"1G\" is no number; write one without quotes"),
+            ("[[allow]]\nuid = 33", "policy.toml:2: `uid = 33`", "a list: [33]"),
+            ("[[allow]]\nport = \"80-90\"", "policy.toml:2", "a list: [\"80-90\"]"),
+            ("[[allow]]\nuid = [-1]", "policy.toml:2", "-1"),
             ("[[deny]]", "policy.toml:1", "at least one"),
             ("default = ", "policy.toml:1", ""),
         ];
         for (text, place, allowed) in cases {
             let said = parse(text).unwrap_err().to_string();
             assert!(said.contains(place) && said.contains(allowed), "{text:?} gave {said:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_shown_as_the_file_has_them() {
+        for name in ["same-uid", "any", "none"] {
+            let policy = parse(&format!("default = \"{name}\"")).unwrap();
+            assert_eq!(policy.value("default").unwrap(), format!("\"{name}\""));
         }
     }
 

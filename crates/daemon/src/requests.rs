@@ -18,8 +18,6 @@ use crate::peer::Peer;
 use crate::poller::{Ready, Source};
 use crate::{observe, paths};
 
-/// Tools connected at once.
-const TOOLS_MAX: usize = 64;
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: usize = 4096;
 /// Requests on one connection; `ringway top` lasts for hours with it.
@@ -58,8 +56,9 @@ impl Monitor {
     pub(crate) fn accept_tools(&mut self, now: Instant) {
         while let Some(socket) = self.accept(Source::Tools, now) {
             let Ok(peer) = Peer::of(&socket) else { continue };
-            if self.tools.len() >= TOOLS_MAX {
-                self.throttle.warn(now, format_args!("more than {TOOLS_MAX} tools at once, uid {} refused", peer.uid));
+            let most = self.budget.tools_max;
+            if self.tools.len() >= most {
+                self.throttle.warn(now, format_args!("more than {most} tools at once, uid {} refused", peer.uid));
                 continue;
             }
             let id = self.next_id();
@@ -159,6 +158,8 @@ impl Monitor {
             connections_max: self.connections_max(),
             memory_bytes: self.connections.charged_by_uid().filter(|(uid, _)| self.sees(peer, *uid)).map(|c| c.1).sum(),
             memory_per_uid_bytes: self.policy.memory_per_uid_bytes,
+            open_files_max: self.budget.descriptors,
+            short_of_open_files: self.budget.is_short(&self.policy),
             offers_total: self.totals.offers,
             pairs_total: self.totals.pairs,
             attaches_total: self.totals.attaches,

@@ -10,6 +10,9 @@ const SO_NETNS_COOKIE: i32 = 71;
 /// `SO_PEERPIDFD` (Linux 6.5).
 const SO_PEERPIDFD: i32 = 77;
 
+/// End (the first two), and read the policy again.
+const OBEYED: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
 /// A type for which every bit pattern is a value.
 trait Plain: Copy {}
 impl Plain for u64 {}
@@ -51,13 +54,30 @@ pub(crate) fn peer_pidfd(fd: impl AsFd) -> Option<OwnedFd> {
     Some(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
+/// Leaves a scheduling policy (`SCHED_IDLE`, a real-time one) for the usual one, where that is permitted.
+pub(crate) fn use_the_usual_scheduler() {
+    // SAFETY: all-zero parameters are valid (and what the usual policy asks for); the kernel only reads them.
+    unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_OTHER, &parameters);
+    }
+}
+
+/// The signals that the monitor obeys are no longer ignored: an ignored one would not reach the descriptor.
+pub(crate) fn heed_signals() {
+    for signal in OBEYED {
+        // SAFETY: the default disposition needs no handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// Blocks SIGTERM, SIGINT and SIGHUP for this thread and returns a descriptor to read them from.
 pub(crate) fn signal_descriptor() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set before the other calls read it.
     let raw = unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        for signal in OBEYED {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
         let error = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());

@@ -18,7 +18,7 @@ use rustix::net::{
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Descriptors of a vault's table that are not for keeping.
-const SPARE: u64 = 64;
+const SPARE: u64 = 16;
 /// Descriptors under one number.
 const EACH: usize = 2;
 

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use ringway_daemon::{Options, paths, policy::Policy};
+use ringway_daemon::{DaemonError, Options, budget, paths, policy::Policy};
 
 use crate::launch::detach;
 
 /// Longest wait for a monitor in the background.
 const START_WAIT: Duration = Duration::from_secs(2);
+
+/// The part of its starter's environment that a monitor in the background reads.
+const KEPT_VARIABLES: [&str; 4] = ["HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "RUST_LOG"];
 
 /// How often it is looked for meanwhile.
 const START_LOOK: Duration = Duration::from_millis(2);
@@ -76,8 +79,13 @@ fn start_in_background(options: &Options) -> Result<ExitCode> {
     // The detached monitor has nobody to tell, so what would stop it is found out before.
     paths::prepare_socket_dir(&options.socket_dir)?;
     let policy_file = options.config.clone().unwrap_or_else(paths::default_policy_file);
-    if options.config.is_some() || policy_file.exists() {
-        Policy::load(&policy_file)?;
+    let policy = match options.config.is_some() || policy_file.exists() {
+        true => Policy::load(&policy_file)?,
+        false => Policy::default(),
+    };
+    budget::raise_open_files(&policy)?;
+    if paths::answers(&options.socket_dir) && !options.takeover {
+        return Err(DaemonError::AlreadyRunning { dir: options.socket_dir.clone() }.into());
     }
     let mut daemon = Command::new(std::env::current_exe()?);
     daemon.args(["daemon", "--detached", "--socket-dir"]).arg(&options.socket_dir);
@@ -93,6 +101,8 @@ fn start_in_background(options: &Options) -> Result<ExitCode> {
     if options.takeover {
         daemon.arg("--takeover");
     }
+    // What the caller's environment says is not for a monitor of all programs (`NOTIFY_SOCKET`, `LD_PRELOAD`).
+    daemon.env_clear().envs(KEPT_VARIABLES.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     let mut daemon = daemon.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     wait_until_it_answers(&options.socket_dir, &mut daemon)?;
     Ok(ExitCode::SUCCESS)
@@ -106,7 +116,7 @@ fn wait_until_it_answers(socket_dir: &Path, daemon: &mut std::process::Child) ->
         if paths::answers(socket_dir) {
             return Ok(());
         }
-        let by_hand = format!("run `ringway daemon --socket-dir {}` to see why", socket_dir.display());
+        let by_hand = format!("run `{}` to see why", paths::start_command(socket_dir));
         match ended {
             // The quicker one may need another moment until it listens.
             Some(status) if Instant::now() >= deadline => bail!("the monitor ended at once ({status}); {by_hand}"),

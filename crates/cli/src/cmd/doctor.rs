@@ -38,7 +38,7 @@ struct Report {
 }
 
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
-    let checks = diagnosis::run(&monitor::socket_dir(arguments.socket_dir));
+    let checks = diagnosis::run(&monitor::socket_dir(arguments.socket_dir)?);
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let (failures, warnings) = (count(Verdict::Fail), count(Verdict::Warn));
     match arguments.json {

@@ -38,7 +38,7 @@ enum Format {
 }
 
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
-    let variables = environment(&library::find()?, &monitor::socket_dir(None), arguments.profile);
+    let variables = environment(&library::find()?, &monitor::socket_dir(None)?, arguments.profile);
     let mut text = String::new();
     for (name, value) in variables {
         let (name, value) =

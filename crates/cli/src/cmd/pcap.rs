@@ -63,7 +63,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     socket_dir: Option<PathBuf>,
     /// Which connections, in the language of `ringway ss`; either end may match
-    #[arg(trailing_var_arg = true, value_name = "FILTER")]
+    #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 }
 

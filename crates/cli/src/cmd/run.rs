@@ -6,17 +6,22 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ringway_daemon::paths::{self, SOCKET_VARIABLE};
 
 use super::EXIT_NEGATIVE;
 use crate::launch::{autostart, library, outcome, program, supervise};
 use crate::monitor;
-use crate::output::talk;
+use crate::output::{in_full, talk};
 
 /// How a program waits for its peer; read by the library.
 pub(super) const PROFILE_VARIABLE: &str = "RINGWAY_PROFILE";
+
+/// Also read by the library: see the README.
+const UPGRADE_CALLS_VARIABLE: &str = "RINGWAY_UPGRADE_CALLS";
+const IO_URING_VARIABLE: &str = "RINGWAY_IO_URING";
+const DISABLE_VARIABLE: &str = "RINGWAY_DISABLE";
 
 /// Marks the processes of one `ringway run` for the monitor; a number, read by the library.
 const RUN_ID_VARIABLE: &str = "RINGWAY_RUN_ID";
@@ -80,7 +85,8 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
             return Ok(ExitCode::from(why.exit_code()));
         }
     };
-    let socket_dir = monitor::socket_dir(None);
+    check_variables()?;
+    let socket_dir = monitor::socket_dir(None)?;
     let mut environment = match monitor::trust(&socket_dir) {
         Ok(()) => environment(&library::find()?, &socket_dir, arguments.profile),
         Err(problem) => {
@@ -91,9 +97,8 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
             Vec::new()
         }
     };
-    let start_wanted = !environment.is_empty() && !arguments.no_daemon && !paths::answers(&socket_dir);
-    if start_wanted && let Err(e) = autostart::start(&socket_dir) {
-        talk(format_args!("no monitor: {e:#}; going on with plain TCP"));
+    if !environment.is_empty() {
+        find_monitor(&socket_dir, !arguments.no_daemon);
     }
     if let Some(obstacle) = program::preload_obstacle(&path) {
         talk(format_args!("{obstacle}: its connections stay on plain TCP"));
@@ -104,6 +109,35 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     let run_id = run_id();
     environment.push((RUN_ID_VARIABLE.into(), run_id.to_string().into()));
     stay_parent(&arguments, path, &environment, &socket_dir, run_id)
+}
+
+/// What the library would ignore, because it has nobody to tell, is refused here.
+fn check_variables() -> Result<()> {
+    let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let is_number = |value: &OsString| value.to_str().is_some_and(|text| text.parse::<u64>().is_ok());
+    if let Some(calls) = value(UPGRADE_CALLS_VARIABLE).filter(|calls| !is_number(calls)) {
+        bail!("{UPGRADE_CALLS_VARIABLE} is {}, which is no number of calls; 0 or more, or unset it", calls.display());
+    }
+    if let Some(word) = value(IO_URING_VARIABLE).filter(|word| word != "deny" && word != "allow") {
+        bail!("{IO_URING_VARIABLE} is {}, allowed are deny and allow", word.display());
+    }
+    if value(DISABLE_VARIABLE).is_some_and(|value| value != "0") {
+        talk(format_args!("{DISABLE_VARIABLE} is set: all connections stay on plain TCP"));
+    }
+    Ok(())
+}
+
+/// Makes sure that a monitor answers, or says why the program goes on without.
+fn find_monitor(socket_dir: &Path, may_start: bool) {
+    if paths::answers(socket_dir) {
+        return;
+    }
+    if !may_start {
+        let (dir, start) = (socket_dir.display(), paths::start_command(socket_dir));
+        talk(format_args!("no monitor answers in {dir}; plain TCP until one does: {start}"));
+    } else if let Err(e) = autostart::start(socket_dir) {
+        talk(format_args!("no monitor: {}; going on with plain TCP", in_full(&e)));
+    }
 }
 
 /// What the library reads, and how it gets loaded.

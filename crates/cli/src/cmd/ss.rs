@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use ringway_daemon::control::ControlError;
 
 use crate::monitor;
 use crate::output::{print_json, print_text, table, talk};
@@ -56,7 +55,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     socket_dir: Option<PathBuf>,
     /// Which sockets
-    #[arg(trailing_var_arg = true, value_name = "FILTER")]
+    #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 }
 
@@ -94,11 +93,11 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
 fn ask_monitor(socket_dir: Option<PathBuf>) -> Result<MonitorView> {
     let mut control = match monitor::connect(socket_dir) {
         Ok(control) => control,
-        Err(e @ ControlError::NotRunning { .. }) => {
+        Err(e) if monitor::is_absent(&e) => {
             talk(format_args!("{e}; upgraded connections cannot be told apart"));
             return Ok(MonitorView::default());
         }
-        Err(e) => return Err(e.into()),
+        Err(e) => return Err(e),
     };
     Ok(MonitorView { connections: control.connections()?, offers: control.offers()?.offers })
 }

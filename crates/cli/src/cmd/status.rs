@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use ringway_daemon::control::{ControlError, Status};
+use ringway_daemon::control::Status;
 
 use super::EXIT_NEGATIVE;
 use crate::monitor;
@@ -31,11 +31,11 @@ pub(super) struct Arguments {
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     let mut control = match monitor::connect(arguments.socket_dir) {
         Ok(control) => control,
-        Err(e @ ControlError::NotRunning { .. }) => {
+        Err(e) if monitor::is_absent(&e) => {
             talk(format_args!("{e}"));
             return Ok(ExitCode::from(EXIT_NEGATIVE));
         }
-        Err(e) => return Err(e.into()),
+        Err(e) => return Err(e),
     };
     let status = control.status()?;
     match arguments.json {
@@ -68,6 +68,13 @@ fn render(status: &Status) -> String {
             ),
         ),
     ];
+    if status.short_of_open_files {
+        let limit = status.open_files_max;
+        lines.push((
+            "open files",
+            format!("limit {limit}: raise it (ulimit -Hn) and restart for all that the policy allows"),
+        ));
+    }
     let refused: Vec<_> = status.refusals_total.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
     if !refused.is_empty() {
         lines.push(("refused", refused.join(", ")));
@@ -98,6 +105,8 @@ mod tests {
             connections_max: 65536,
             memory_bytes: 3 << 20,
             memory_per_uid_bytes: 4 << 30,
+            open_files_max: 1024,
+            short_of_open_files: true,
             offers_total: 104,
             pairs_total: 52,
             attaches_total: 0,
@@ -114,6 +123,7 @@ connections  50 of 65536
 waiting      0 of 65536
 memory       3.0 MiB of 4.0 GiB per user
 since start  104 offered, 52 paired, 0 attached again, 0 programs dropped
+open files   limit 1024: raise it (ulimit -Hn) and restart for all that the policy allows
 refused      foreign-uid 4
 ";
         assert_eq!(render(&status), expected);

@@ -44,7 +44,7 @@ fn parse_delay(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
-    let socket_dir = monitor::socket_dir(arguments.socket_dir);
+    let socket_dir = monitor::socket_dir(arguments.socket_dir)?;
     let mut before = match Snapshot::take(&socket_dir) {
         Ok(snapshot) => snapshot,
         Err(e @ ControlError::NotRunning { .. }) => {

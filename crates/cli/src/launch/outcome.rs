@@ -1,16 +1,19 @@
 //! What a run has brought, by the monitor's count.
 
 use std::path::Path;
+use std::time::Duration;
 
 use ringway_channel::Reason;
-use ringway_daemon::control::{ControlError, Run};
+use ringway_daemon::control::{Control, ControlError, Run};
 
-use crate::monitor;
 use crate::output::human_bytes;
+
+/// The caller of `ringway run` waits no longer than this for a monitor that says nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks the monitor what the processes of the run have counted.
 pub(crate) fn ask(socket_dir: &Path, run_id: u64) -> Result<Run, ControlError> {
-    monitor::connect(Some(socket_dir.to_path_buf()))?.run(run_id)
+    Control::connect_within(socket_dir, PATIENCE)?.run(run_id)
 }
 
 fn counter(run: &Run, name: &str) -> u64 {

@@ -15,6 +15,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketType, recvmsg, sendmsg,
 };
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 /// Longest wait for anything that must happen; only a broken build waits so long.
@@ -23,9 +24,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The command with a clean environment: nothing of the caller's settings shines through.
 pub(crate) fn ringway() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
-    for name in
-        ["RINGWAY_SOCKET", "RINGWAY_LIBRARY", "RINGWAY_PROFILE", "RINGWAY_RUN_ID", "RINGWAY_DISABLE", "LD_PRELOAD"]
-    {
+    for name in [
+        "RINGWAY_SOCKET",
+        "RINGWAY_LIBRARY",
+        "RINGWAY_PROFILE",
+        "RINGWAY_RUN_ID",
+        "RINGWAY_DISABLE",
+        "LD_PRELOAD",
+        "RINGWAY_UPGRADE_CALLS",
+        "RINGWAY_IO_URING",
+    ] {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
@@ -87,6 +95,10 @@ impl Monitor {
         let mut command = ringway();
         command.env("RINGWAY_SOCKET", self.dir().join("monitor.sock"));
         command
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {

@@ -13,7 +13,7 @@ use crate::harness::{Client, Monitor, ringway, stderr, stdout, wait_until};
 /// monitor.
 fn run(options: &[&str], program: &[&str]) -> Command {
     let mut command = ringway();
-    command.env("RINGWAY_LIBRARY", "/bin/true").env("RINGWAY_SOCKET", "/nonexistent/monitor.sock");
+    command.env("RINGWAY_LIBRARY", "/bin/true").env("RINGWAY_SOCKET", "/proc/nonexistent/monitor.sock");
     command.arg("run").arg("--no-daemon").args(options).arg("--").args(program);
     command
 }
@@ -54,7 +54,7 @@ fn the_environment_is_extended_not_replaced() {
             run(options, &["/bin/sh", "-c", "echo $LD_PRELOAD; echo $RINGWAY_PROFILE $KEPT; echo $RINGWAY_SOCKET"]);
         command.env("LD_PRELOAD", "/lib/other.so").env("KEPT", "yes");
         let shown = stdout(&command.output().unwrap());
-        assert_eq!(shown, "/lib/other.so:/bin/true\nbalanced yes\n/nonexistent/monitor.sock\n");
+        assert_eq!(shown, "/lib/other.so:/bin/true\nbalanced yes\n/proc/nonexistent/monitor.sock\n");
     }
     let shown = stdout(&run(&["-p", "latency"], &["/bin/sh", "-c", "echo $RINGWAY_PROFILE"]).output().unwrap());
     assert_eq!(shown, "latency\n");
@@ -139,7 +139,7 @@ fn ignored_signals_stay_ignored() {
     let inner = run(&["-v"], &["sh", "-c", "kill -HUP $$; echo survived"]);
     let mut outer = Command::new("sh");
     outer.args(["-c", script, "sh"]).arg(inner.get_program()).args(inner.get_args());
-    outer.env("RINGWAY_LIBRARY", "/bin/true").env("RINGWAY_SOCKET", "/nonexistent/monitor.sock");
+    outer.env("RINGWAY_LIBRARY", "/bin/true").env("RINGWAY_SOCKET", "/proc/nonexistent/monitor.sock");
     assert_eq!(stdout(&outer.output().unwrap()), "survived\n");
 }
 
@@ -169,8 +169,9 @@ fn a_program_that_cannot_be_preloaded_gets_one_line() {
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     let output = run(&[], &[program.to_str().unwrap()]).output().unwrap();
     let said = stderr(&output);
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("is statically linked: its connections stay on plain TCP"));
+    let (monitor, obstacle) = said.split_once('\n').unwrap();
+    assert!(monitor.contains("no monitor answers in /proc/nonexistent; plain TCP until one does"), "{said}");
+    assert!(obstacle.ends_with("is statically linked: its connections stay on plain TCP\n"), "{said}");
 }
 
 /// The smallest static program of this architecture that the kernel takes: it has one loadable segment
@@ -232,6 +233,91 @@ fn processes_that_say_the_run_id_are_counted_also_when_they_have_left() {
     let mut control = ringway_daemon::control::Control::connect(&monitor.dir()).unwrap();
     assert_eq!(control.run(77).unwrap().processes_total, 2);
     assert_eq!(control.run(79).unwrap().processes_total, 0);
+}
+
+#[test]
+fn a_monitor_that_says_nothing_is_named_after_a_second() {
+    let monitor = Monitor::start();
+    kill_process(monitor.pid(), Signal::STOP).unwrap();
+    let output = monitor.ringway().env("RINGWAY_LIBRARY", "/bin/true").args(["run", "-v", "--", "true"]).output();
+    kill_process(monitor.pid(), Signal::CONT).unwrap();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    assert!(said.contains("says nothing for 1 s: it is stopped, hung or overloaded"), "{said}");
+}
+
+#[test]
+fn variables_that_mean_nothing_are_refused_by_name() {
+    let cases = [
+        ("RINGWAY_SOCKET", "/proc/nonexistent", "which is no monitor's socket"),
+        ("RINGWAY_SOCKET", "/tmp/some.sock", "which is no monitor's socket"),
+        ("RINGWAY_UPGRADE_CALLS", "abc", "no number of calls"),
+        ("RINGWAY_IO_URING", "perhaps", "deny and allow"),
+    ];
+    for (name, value, problem) in cases {
+        let output = run(&[], &["true"]).env(name, value).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("{name} is {value}")) && said.contains(problem), "{said}");
+    }
+    let disabled = run(&[], &["true"]).env("RINGWAY_DISABLE", "1").output().unwrap();
+    assert!(stderr(&disabled).contains("RINGWAY_DISABLE is set: all connections stay on plain TCP"));
+}
+
+/// One that serves others too must not live by what its first caller was allowed.
+#[test]
+fn a_monitor_does_not_inherit_its_starters_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("ringway");
+    let script = "ulimit -Sn 30; ulimit -Sf 0; ulimit -Sv 4000000; ulimit -St 5; umask 0; trap '' HUP TERM; \
+                  exec nice -n 3 \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_ringway"), "run", "--", "true"]).env("SECRET", "x");
+    command.env("RINGWAY_SOCKET", dir.join("monitor.sock")).env("RINGWAY_LIBRARY", "/bin/true");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let status = ringway_daemon::control::Control::connect(&dir).unwrap().status().unwrap();
+    let proc = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", status.pid)).unwrap();
+    let limits = proc("limits");
+    for name in ["Max open files", "Max file size", "Max address space", "Max cpu time"] {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[0], words[1], "{name} at its hard limit: {line}");
+    }
+    assert!(!proc("environ").contains("SECRET"));
+    assert!(proc("status").contains("Umask:\t0077\n"));
+    let nice = proc("stat").rsplit(") ").next().unwrap().split(' ').nth(16).unwrap().to_string();
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(nice, "0");
+    }
+    // An ignored signal would not reach it.
+    kill_process(Pid::from_raw(status.pid as i32).unwrap(), Signal::TERM).unwrap();
+    wait_until("the monitor's end", || !ringway_daemon::paths::answers(&dir));
+}
+
+#[test]
+fn a_second_monitor_names_the_way_to_take_over_and_a_missing_policy_is_named_once() {
+    let monitor = Monitor::start();
+    let dir = monitor.dir().display().to_string();
+    for options in [&["daemon", "--socket-dir", &dir][..], &["daemon", "--background", "--socket-dir", &dir]] {
+        let second = ringway().args(options).output().unwrap();
+        assert_eq!(second.status.code(), Some(2));
+        let remedy = format!("ringway daemon --socket-dir {dir} --takeover");
+        assert!(stderr(&second).contains(&remedy), "{}", stderr(&second));
+    }
+    let lost = ringway()
+        .args(["daemon", "--config", "/proc/nonexistent", "--socket-dir", "/proc/nonexistent"])
+        .output()
+        .unwrap();
+    let said = stderr(&lost);
+    assert_eq!(said.matches("No such file").count(), 1, "{said}");
+    assert!(
+        said.contains("the policy file /proc/nonexistent cannot be read") && said.contains("correct its path"),
+        "{said}"
+    );
+    let absent = ringway().args(["status", "--socket-dir", "/proc/nonexistent"]).output().unwrap();
+    assert!(stderr(&absent).contains("start one with `ringway daemon --socket-dir /proc/nonexistent`"));
 }
 
 /// The monitor that `run` starts belongs to nobody: no child of the program, no descriptor of the caller.

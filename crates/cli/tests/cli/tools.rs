@@ -27,10 +27,13 @@ fn help_has_examples_and_lists_every_command() {
 
 #[test]
 fn status_is_one_without_a_monitor_and_names_the_remedy() {
-    let output = ringway().env("RINGWAY_SOCKET", "/nonexistent/monitor.sock").arg("status").output().unwrap();
+    let output = ringway().env("RINGWAY_SOCKET", "/proc/nonexistent/monitor.sock").arg("status").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stdout(&output), "");
-    assert!(stderr(&output).contains("/nonexistent/control.sock; start one with `ringway daemon`"));
+    assert!(
+        stderr(&output)
+            .contains("/proc/nonexistent/control.sock; start one with `ringway daemon --socket-dir /proc/nonexistent`")
+    );
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn ss_lists_listeners_and_works_without_a_monitor() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut command = crate::harness::ringway();
-    command.env("RINGWAY_SOCKET", "/nonexistent/monitor.sock").args(["ss", "-tln", &format!("sport = :{port}")]);
+    command.env("RINGWAY_SOCKET", "/proc/nonexistent/monitor.sock").args(["ss", "-tln", &format!("sport = :{port}")]);
     let output = command.output().unwrap();
     assert!(output.status.success());
     assert!(stdout(&output).contains(&format!("LISTEN       0       0  127.0.0.1:{port}")), "{}", stdout(&output));
@@ -185,6 +185,6 @@ fn pcap_filters_connections_and_ends_with_them() {
     assert_eq!(absent.status.code(), Some(2));
     assert!(stderr(&absent).contains("no connection 999"), "{}", stderr(&absent));
     let nobody =
-        crate::harness::ringway().env("RINGWAY_SOCKET", "/nonexistent/monitor.sock").arg("pcap").output().unwrap();
+        crate::harness::ringway().env("RINGWAY_SOCKET", "/proc/nonexistent/monitor.sock").arg("pcap").output().unwrap();
     assert_eq!(nobody.status.code(), Some(2));
 }

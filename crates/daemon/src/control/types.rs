@@ -76,6 +76,11 @@ pub struct Status {
     /// Memory charged to the caller (to everybody, for root and the monitor's own user).
     pub memory_bytes: u64,
     pub memory_per_uid_bytes: u64,
+    /// The limit on open files, and whether it bounds programs and connections more than the policy does.
+    #[serde(default)]
+    pub open_files_max: u64,
+    #[serde(default)]
+    pub short_of_open_files: bool,
     pub offers_total: u64,
     pub pairs_total: u64,
     pub attaches_total: u64,

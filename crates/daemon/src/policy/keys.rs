@@ -157,7 +157,7 @@ impl Policy {
     /// The value of a key in this policy, as text; `None` for a key that does not exist.
     pub fn value(&self, name: &str) -> Option<String> {
         Some(match name {
-            "default" => format!("{:?}", self.default),
+            "default" => format!("\"{}\"", self.default.name()),
             "across_network_namespaces" => self.across_network_namespaces.to_string(),
             "memory_per_uid_bytes" => self.memory_per_uid_bytes.to_string(),
             "offer_timeout_s" => self.offer_timeout_s.to_string(),

@@ -1,7 +1,7 @@
 //! One `[[allow]]` or `[[deny]]` entry.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
+use serde::de::{DeserializeOwned, Deserializer, Error as _};
 
 use super::Party;
 
@@ -16,11 +16,26 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Conditions {
+    #[serde(deserialize_with = "list")]
     uid: Vec<u32>,
+    #[serde(deserialize_with = "list")]
     gid: Vec<u32>,
+    #[serde(deserialize_with = "list")]
     cgroup: Vec<String>,
+    #[serde(deserialize_with = "list")]
     netns: Vec<Netns>,
+    #[serde(deserialize_with = "list")]
     port: Vec<PortRange>,
+}
+
+/// A list, also of one: what stands without brackets is refused with the brackets around it.
+fn list<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    match toml::Value::deserialize(from)? {
+        toml::Value::Array(items) => {
+            items.into_iter().map(|item| T::deserialize(item).map_err(|e| D::Error::custom(e.message()))).collect()
+        }
+        single => Err(D::Error::custom(format!("{single} is no list; write it as a list: [{single}]"))),
+    }
 }
 
 impl TryFrom<Conditions> for Rule {

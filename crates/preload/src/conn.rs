@@ -256,8 +256,17 @@ impl Conn {
     /// The connection that a token names, pinned, if it still lives. Until the pin, another thread may let go of it at
     /// any moment, and the object become another connection.
     pub(crate) fn pinned(token: u64) -> Option<(u32, &'static Conn)> {
+        Self::pinned_after(token, || {})
+    }
+
+    /// As `pinned`; `before_pin` is what other threads do just before the pin.
+    pub(crate) fn pinned_after(token: u64, before_pin: impl FnOnce()) -> Option<(u32, &'static Conn)> {
         let index = token as u32;
-        let c = get(index).filter(|c| c.try_pin())?;
+        let c = get(index)?;
+        before_pin();
+        if !c.try_pin() {
+            return None;
+        }
         if c.generation.load(Acquire) as u64 + 1 == token >> 32 {
             return Some((index, c));
         }

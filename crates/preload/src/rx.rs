@@ -400,8 +400,8 @@ fn receive_rest(
     let nonblocking = flags & libc::MSG_DONTWAIT != 0 || options.nonblocking.load(Relaxed) != 0;
     loop {
         waiter.seen = request.peek.then(|| end.consumer().head() + done as u64);
-        if matches!(stop, Step::Kernel) && done > 0 && !request.peek && !request.discard {
-            stop = go_on_by_tcp(end, fd, cursor, request.total, &mut done);
+        if matches!(stop, Step::Kernel) && done > 0 {
+            stop = go_on_by_tcp(end, fd, cursor, request, &mut done);
         }
         let ended = match stop {
             Step::Got | Step::Empty if done >= request.target => return Outcome::Done(done as isize),
@@ -428,14 +428,17 @@ fn receive_rest(
         let critical = thread::enter();
         let n;
         (n, stop) = receive_available(conn, end, fd, cursor, request, done, &critical);
-        done = if request.peek { n } else { done + n };
+        // Looking ahead once more may find less, if another thread took bytes meanwhile or a hostile peer took words
+        // back: what lies in the buffer already still counts.
+        done = if request.peek { done.max(n) } else { done + n };
     }
 }
 
-/// The ring gave the first bytes of the call and has ended: what has arrived by TCP since belongs to it as well.
+/// The ring gave the first bytes of the call and has ended: what has arrived by TCP since belongs to it as well, unless
+/// the call only looks ahead or discards.
 #[cold]
-fn go_on_by_tcp(end: &End, fd: c_int, cursor: &mut impl Sink, total: usize, done: &mut usize) -> Step {
-    if end.rx_path() != Path::Demoted {
+fn go_on_by_tcp(end: &End, fd: c_int, cursor: &mut impl Sink, request: &Request, done: &mut usize) -> Step {
+    if request.peek || request.discard || end.rx_path() != Path::Demoted {
         return Step::Kernel;
     }
     // Looked before: what arrived before a FIN is there by now. Asked only where there are bytes, an error stays.
@@ -443,7 +446,7 @@ fn go_on_by_tcp(end: &End, fd: c_int, cursor: &mut impl Sink, total: usize, done
     if kernel::unread(fd) == 0 {
         return if finished { Step::End } else { Step::Empty };
     }
-    match cursor.receive_by_tcp(fd, total - *done, libc::MSG_DONTWAIT) {
+    match cursor.receive_by_tcp(fd, request.total - *done, libc::MSG_DONTWAIT) {
         n if n > 0 => {
             *done += n as usize;
             Step::Got

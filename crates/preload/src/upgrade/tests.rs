@@ -86,3 +86,21 @@ fn a_token_does_not_name_the_connection_after() {
         assert!(Conn::pinned(next.token(again)).is_some());
     });
 }
+
+/// A connection ends between the look at its object and the pin, and the object becomes the next one.
+#[test]
+fn what_is_pinned_is_what_was_named() {
+    in_child(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (stream, index, c) = watched(&listener);
+        let fd = stream.as_raw_fd();
+        let become_another = || {
+            release(table::replace(fd, Entry::Unknown));
+            assert!(conn::create(fd).is_some_and(|(again, _)| again == index));
+        };
+        assert!(Conn::pinned_after(c.token(index), become_another).is_none());
+        assert!(c.is_open(), "the next one has lost nothing");
+        c.put(index);
+        assert!(c.state() == State::Free, "nor is it kept by anybody");
+    });
+}

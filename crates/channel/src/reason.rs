@@ -68,11 +68,13 @@ pub enum Reason {
     ZeroCopy = 41,
     /// The socket was shared in a way that the library cannot follow.
     Shared = 42,
+    /// A relative had moved the connection to a ring that this process could not get; the connection was reset.
+    RingOutOfReach = 43,
 }
 
 impl Reason {
     /// Every reason, in the order of the numbers.
-    pub const ALL: [Reason; 31] = [
+    pub const ALL: [Reason; 32] = [
         Reason::None,
         Reason::NoPartner,
         Reason::PolicyDenied,
@@ -104,6 +106,7 @@ impl Reason {
         Reason::SocketOption,
         Reason::ZeroCopy,
         Reason::Shared,
+        Reason::RingOutOfReach,
     ];
 
     /// The reason with this number; `None` for a number that nobody has given out.
@@ -145,6 +148,7 @@ impl Reason {
             Reason::SocketOption => "socket-option",
             Reason::ZeroCopy => "zero-copy",
             Reason::Shared => "shared",
+            Reason::RingOutOfReach => "ring-out-of-reach",
         }
     }
 
@@ -182,6 +186,7 @@ impl Reason {
             Reason::SocketOption => "do without this socket option on local connections",
             Reason::ZeroCopy => "do without kernel zero copy on local connections",
             Reason::Shared => "let each process use its own connections",
+            Reason::RingOutOfReach => "keep the monitor running while forked processes share connections",
         }
     }
 }

@@ -60,17 +60,20 @@ fn open(message: &Message, fds: [c_int; DESCRIPTORS_MAX]) -> Result<(Region, Reg
 }
 
 fn install(index: u32, c: &'static Conn, message: &Message, ring: Region, page: Region) {
-    let fd = c.fd.load(Relaxed);
+    let convertible = epoll::is_convertible(index, c);
+    if !convertible && c.slot().state.load(SeqCst) != family::UPGRADED {
+        keep_on_tcp(c, c.fd.load(Relaxed), Reason::Shared);
+        return;
+    }
+    // Signals wait: a handler's close would wait for this very thread.
+    let critical = thread::enter();
+    let Some(descriptor) = c.hold_descriptor(index) else { return };
+    let fd = descriptor.number();
     if kernel::cookie(fd) != Some(c.cookie.load(Relaxed)) {
         return;
     }
-    let convertible = epoll::is_convertible(index, c);
-    if !convertible && c.slot().state.load(SeqCst) != family::UPGRADED {
-        keep_on_tcp(c, fd, Reason::Shared);
-        return;
-    }
-    let critical = thread::enter();
     if !c.begin_attach() {
+        drop(descriptor);
         drop(critical);
         wait_until(|| !c.is_attaching());
         return;
@@ -84,7 +87,6 @@ fn install(index: u32, c: &'static Conn, message: &Message, ring: Region, page: 
     set_nodelay(fd);
     c.attach(ring.into_raw().0.as_ptr(), page.into_raw().0.as_ptr().cast(), message.role);
     fence(SeqCst);
-    drop(critical);
     stats::count(|s| &s.connections_upgraded);
     epoll::convert(index, c);
     rx::declare_ready(c, fd);
@@ -262,3 +264,6 @@ pub(crate) fn share(c: &Conn, fd: c_int) {
         fence(SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,8 @@ use crate::spin::SpinState;
 use crate::spinlock::SpinLock;
 use crate::sys;
 
+mod descriptor;
+
 /// A process watches at most CHUNK * CHUNKS connections at a time (131,072); more stay on TCP.
 const CHUNK: usize = 512;
 const CHUNKS: usize = 256;
@@ -77,6 +79,8 @@ pub(crate) struct Conn {
     descriptors: AtomicU32,
     /// Some descriptor of it; a hint.
     pub(crate) fd: AtomicI32,
+    /// Threads that use `fd` on their own account ([`descriptor`]).
+    descriptor_users: AtomicU32,
     /// `SO_COOKIE`, once the connection is offered; 0 = not asked yet: most connections end before they are.
     pub(crate) cookie: AtomicU64,
     /// Next free object plus one.
@@ -216,6 +220,7 @@ impl Conn {
         let _ = self.state.compare_exchange(ATTACHING, State::Watched as u32, Relaxed, Relaxed);
         // The parent's offers are answered to the parent: the child makes its own.
         let _ = self.offered.compare_exchange(1, 0, Relaxed, Relaxed);
+        self.descriptor_users.store(0, Relaxed);
     }
 
     /// The epoll sets that watch it now.

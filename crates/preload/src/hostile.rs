@@ -21,7 +21,7 @@ use crate::hooks::{fd as fd_hooks, io, poll as poll_hooks, socket};
 use crate::testing::shared_memory;
 use crate::{attach, config, kernel, real, reset, spin, stats, sys, thread, tx, upgrade};
 
-const CONNECTION: u64 = 7;
+pub(crate) const CONNECTION: u64 = 7;
 /// Longest buffer of a call.
 const BUFFER_BYTES: usize = 2 << 20;
 /// A call that has not come back after so many seconds hangs.
@@ -216,6 +216,28 @@ fn flags(choice: u64) -> c_int {
 
 /// A TCP connection whose first end is upgraded, as if the monitor had paired it with the second.
 pub(crate) fn upgraded_pair(listener: &TcpListener) -> (c_int, Peer) {
+    let (fd, peer, answer) = answered_pair(listener);
+    answer.arrive(fd);
+    assert!(upgrade::upgraded(fd).is_some(), "upgraded");
+    (fd, peer)
+}
+
+/// What the monitor says of an offer that it has paired.
+pub(crate) struct Answer {
+    ring: OwnedFd,
+    pub(crate) page: OwnedFd,
+}
+
+impl Answer {
+    pub(crate) fn arrive(&self, fd: c_int) {
+        let (index, conn) = upgrade::connection(fd).expect("a watched connection");
+        let message = Message { connection: CONNECTION, role: Role::A, ..Message::new(Kind::Paired) };
+        attach::attach(index, conn, &message, [self.ring.as_raw_fd(), self.page.as_raw_fd()]);
+    }
+}
+
+/// As `upgraded_pair`, before the monitor's answer has arrived.
+pub(crate) fn answered_pair(listener: &TcpListener) -> (c_int, Peer, Answer) {
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (tcp, _) = listener.accept().unwrap();
     tcp.set_nonblocking(true).unwrap();
@@ -235,13 +257,9 @@ pub(crate) fn upgraded_pair(listener: &TcpListener) -> (c_int, Peer) {
 
     let fd = ours.into_raw_fd();
     upgrade::watch(fd);
-    let (index, conn) = upgrade::connection(fd).expect("a watched connection");
+    let (_, conn) = upgrade::connection(fd).expect("a watched connection");
     conn.identify(fd);
-    conn.identify(fd);
-    let message = Message { connection: CONNECTION, role: Role::A, ..Message::new(Kind::Paired) };
-    attach::attach(index, conn, &message, [ring_fd.as_raw_fd(), page_fd.as_raw_fd()]);
-    assert!(upgrade::upgraded(fd).is_some(), "upgraded");
-    (fd, peer)
+    (fd, peer, Answer { ring: ring_fd, page: page_fd })
 }
 
 /// Becomes a process under Ringway whose monitor is away.

@@ -1,4 +1,5 @@
-//! The peer broke the rules of the ring: that connection is reset, nothing else is touched.
+//! Connections that cannot go on: the peer broke the rules of the ring, or went with bytes unread, or the ring is out of
+//! reach. That connection is reset, nothing else is touched.
 
 use core::sync::atomic::Ordering::*;
 
@@ -22,6 +23,15 @@ pub(crate) fn violated(conn: &Conn, fd: c_int, _what: Violation) -> c_int {
     }
     disconnect(fd);
     libc::ECONNRESET
+}
+
+/// A relative has moved the connection to its ring, and this process cannot get that. The kernel tells this call, the
+/// relatives and the peer.
+#[cold]
+pub(crate) fn out_of_reach(conn: &Conn, fd: c_int) {
+    stats::refused(Reason::RingOutOfReach);
+    disconnect(fd);
+    conn.set_plain();
 }
 
 /// Whether the call that sees the peer gone has to answer ECONNRESET although the kernel does not: it did not see

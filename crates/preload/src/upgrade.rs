@@ -9,7 +9,7 @@ use ringway_channel::Reason;
 use crate::conn::{self, Conn, State};
 use crate::ops::{stdio, uring};
 use crate::table::{self, Entry};
-use crate::{attach, config, epoll, family, kernel, monitor, rx, stats, sys};
+use crate::{attach, config, epoll, family, kernel, monitor, reset, rx, stats, sys};
 
 /// Bytes after which a connection is offered even before it has earned it by calls (`config::upgrade_calls`).
 const BYTES: u64 = 32 << 10;
@@ -70,10 +70,25 @@ pub(crate) fn route_tx(fd: c_int) -> Route {
     if slot.enter_kernel(&slot.senders, || slot.state.load(SeqCst) == family::WATCHED) {
         return Route::Counted(index, c);
     }
-    match upgraded(fd) {
+    match joined(fd) {
         Some((index, c)) => Route::Ring(index, c),
         None => Route::Kernel,
     }
+}
+
+/// The connection that a family member has upgraded, for a call that moves bytes. Where its ring is out of reach, the
+/// kernel's stream has doorbells and gaps, and shows a reset instead.
+#[cold]
+fn joined(fd: c_int) -> Option<(u32, &'static Conn)> {
+    let found = upgraded(fd);
+    if found.is_none()
+        && let Some((_, c)) = connection(fd)
+        && c.state() == State::Watched
+        && c.slot().state.load(SeqCst) == family::UPGRADED
+    {
+        reset::out_of_reach(c, fd);
+    }
+    found
 }
 
 /// The way of a call that receives.
@@ -88,7 +103,7 @@ pub(crate) fn route_rx(fd: c_int) -> Route {
             if slot.enter_kernel(&slot.receivers, || slot.state.load(SeqCst) == family::WATCHED) {
                 return Route::Counted(index, c);
             }
-            match upgraded(fd) {
+            match joined(fd) {
                 Some((index, c)) => route_attached_rx(index, c, fd),
                 None => Route::Kernel,
             }

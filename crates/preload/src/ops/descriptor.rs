@@ -53,6 +53,7 @@ pub(crate) fn close(fd: c_int) -> c_int {
 }
 
 fn close_connection(index: u32, c: &'static Conn, fd: c_int, original: impl FnOnce() -> c_int) -> c_int {
+    c.wait_for_holders();
     let last = c.drop_descriptor();
     if !last {
         let answer = original();

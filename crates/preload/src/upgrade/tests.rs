@@ -1,14 +1,16 @@
-//! A thread reads the monitor's answer to what another has offered, while that one goes on.
+//! What other threads and relatives do with a connection that is about to be upgraded, or is.
 
 use core::sync::atomic::AtomicBool;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use super::*;
 use crate::epoll;
+use crate::hooks::io;
 use crate::hostile::become_a_program;
-use crate::testing::in_child;
+use crate::testing::{in_child, until};
 
 /// Long enough for a call that does not wait to come back.
 const WHILE: Duration = Duration::from_millis(100);
@@ -103,4 +105,30 @@ fn what_is_pinned_is_what_was_named() {
         c.put(index);
         assert!(c.state() == State::Free, "nor is it kept by anybody");
     });
+}
+
+/// The monitor is dead, so that nobody can hand out the ring: what is on TCP is a doorbell, no data.
+#[test]
+fn a_relative_without_the_ring_sees_a_reset() {
+    for sends in [false, true] {
+        in_child(|| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let (stream, _, c) = watched(&listener);
+            let (mut peer, _) = listener.accept().unwrap();
+            assert_eq!(c.slot().decide(family::UPGRADED), family::WATCHED);
+            peer.write_all(b"!").unwrap();
+            let (fd, mut byte) = (stream.as_raw_fd(), 0u8);
+            until(|| kernel::unread(fd) == 1);
+            // SAFETY: one byte of ours.
+            let answer = unsafe {
+                match sends {
+                    true => io::send(fd, (&raw const byte).cast(), 1, libc::MSG_NOSIGNAL),
+                    false => io::recv(fd, (&raw mut byte).cast(), 1, 0),
+                }
+            };
+            assert_eq!((answer, sys::errno()), (-1, libc::ECONNRESET));
+            let seen = peer.read(&mut [0; 8]).map_err(|e| e.kind());
+            assert_eq!(seen, Err(ErrorKind::ConnectionReset), "the peer learns of it");
+        });
+    }
 }

@@ -105,19 +105,22 @@ impl AddAssign for Sum {
 /// The part of a pseudo-header that stays the same for a connection: addresses and protocol (RFC 9293, 3.1; RFC
 /// 8200, 8.1). The length is added for each packet.
 #[derive(Clone, Copy, Debug)]
-pub struct Pseudo(Sum);
+pub struct Pseudo {
+    sum: Sum,
+    is_v4: bool,
+}
 
 impl Pseudo {
     #[inline(always)]
     pub fn v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: Protocol) -> Pseudo {
         let addresses = Sum::of_u32(source.to_bits()) + Sum::of_u32(destination.to_bits());
-        Pseudo(addresses + Sum::of_u16(protocol.0.into()))
+        Pseudo { sum: addresses + Sum::of_u16(protocol.0.into()), is_v4: true }
     }
 
     #[inline(always)]
     pub fn v6(source: Ipv6Addr, destination: Ipv6Addr, protocol: Protocol) -> Pseudo {
         let addresses = Sum::of(&source.octets()) + Sum::of(&destination.octets());
-        Pseudo(addresses + Sum::of_u16(protocol.0.into()))
+        Pseudo { sum: addresses + Sum::of_u16(protocol.0.into()), is_v4: false }
     }
 
     /// For two addresses of one family; an IPv4 address beside an IPv6 one counts in its mapped form.
@@ -132,7 +135,13 @@ impl Pseudo {
     /// The whole pseudo-header's sum for a transport header and payload of `len` bytes.
     #[inline(always)]
     pub const fn sum(self, len: u32) -> Sum {
-        Sum(self.0.0 + Sum::of_u32(len).0)
+        Sum(self.sum.0 + Sum::of_u32(len).0)
+    }
+
+    /// Of IPv4, where a UDP datagram needs no checksum.
+    #[inline(always)]
+    pub const fn is_v4(self) -> bool {
+        self.is_v4
     }
 
     /// Whether a transport header and payload, their checksum included, add up.

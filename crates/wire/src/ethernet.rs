@@ -11,6 +11,7 @@ use core::fmt;
 
 use crate::Error;
 use crate::bytes::{array, be16, put_be16};
+use crate::ip::IpAddress;
 
 /// Length of a header without a VLAN tag, in bytes.
 pub const HEADER_LEN: usize = 14;
@@ -31,6 +32,21 @@ pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
     pub const BROADCAST: MacAddress = MacAddress([0xff; 6]);
+
+    /// Where frames to a multicast address go (RFC 1112, 6.4; RFC 2464, 7); `None` for any other address.
+    pub const fn for_multicast(address: IpAddress) -> Option<MacAddress> {
+        match address {
+            IpAddress::V4(v4) if v4.is_multicast() => {
+                let [_, b, c, d] = v4.octets();
+                Some(MacAddress([0x01, 0x00, 0x5e, b & 0x7f, c, d]))
+            }
+            IpAddress::V6(v6) if v6.is_multicast() => {
+                let [.., a, b, c, d] = v6.octets();
+                Some(MacAddress([0x33, 0x33, a, b, c, d]))
+            }
+            _ => None,
+        }
+    }
 
     /// The group bit: multicast or broadcast.
     pub const fn is_group(self) -> bool {

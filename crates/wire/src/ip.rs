@@ -34,6 +34,17 @@ impl fmt::Debug for Protocol {
     }
 }
 
+/// Where a fragment belongs in its datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// 16 bits in IPv4.
+    pub identification: u32,
+    /// Where its payload begins in the datagram's, in bytes; a multiple of 8.
+    pub offset: u16,
+    /// It is not the last one.
+    pub more: bool,
+}
+
 /// Explicit congestion notification, the low two bits of the traffic class (RFC 3168, 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]

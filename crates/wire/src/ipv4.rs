@@ -20,7 +20,7 @@ use core::net::Ipv4Addr;
 use crate::Error;
 use crate::bytes::{be16, be32, put_be16, put_be32};
 use crate::checksum::{Pseudo, Sum, Verify};
-use crate::ip::{Ecn, Protocol};
+use crate::ip::{Ecn, Fragment, Protocol};
 
 pub mod options;
 
@@ -79,6 +79,21 @@ impl<'a> Packet<'a> {
         Ok(Packet { header, options: &bytes[HEADER_LEN..header_len], payload: &bytes[header_len..] })
     }
 
+    /// A packet that is cut off behind its header, as ICMP errors quote them: the payload is what is there.
+    ///
+    /// # Errors
+    /// `Ipv4Truncated`, `Ipv4Version`, `Ipv4HeaderLength`.
+    pub fn new_quoted(bytes: &'a [u8]) -> Result<Packet<'a>, Error> {
+        let Some((header, _)) = bytes.split_first_chunk() else { return Err(Error::Ipv4Truncated) };
+        if header[field::VERSION_IHL] >> 4 != VERSION {
+            return Err(Error::Ipv4Version);
+        }
+        let header_len = usize::from(header[field::VERSION_IHL] & 0xf) * 4;
+        let payload = bytes.get(header_len..).ok_or(Error::Ipv4HeaderLength)?;
+        let options = bytes.get(HEADER_LEN..header_len).ok_or(Error::Ipv4HeaderLength)?;
+        Ok(Packet { header, options, payload })
+    }
+
     #[inline(always)]
     pub fn header_len(&self) -> usize {
         HEADER_LEN + self.options.len()
@@ -126,6 +141,16 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     pub fn is_fragment(&self) -> bool {
         be16(self.header, field::FRAGMENT) & (MORE_FRAGMENTS | OFFSET_MASK) != 0
+    }
+
+    /// Where this part of a datagram belongs; `None` if it is a whole one.
+    #[inline(always)]
+    pub fn fragment(&self) -> Option<Fragment> {
+        self.is_fragment().then(|| Fragment {
+            identification: self.identification().into(),
+            offset: self.fragment_offset(),
+            more: self.more_fragments(),
+        })
     }
 
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! IPv6 (RFC 8200): the fixed header.
+//! IPv6 (RFC 8200): the fixed header here, those that may follow it in [`extensions`].
 //!
 //! ```text
 //!    0       1        2        3
@@ -19,10 +19,18 @@ use crate::bytes::{array, be16, be32, put_be16, put_be32};
 use crate::checksum::Pseudo;
 use crate::ip::{Ecn, Protocol};
 
+pub mod extensions;
+
 /// Length of the fixed header, in bytes.
 pub const HEADER_LEN: usize = 40;
 /// The longest payload, in bytes (no jumbograms).
 pub const PAYLOAD_LEN_MAX: usize = 65_535;
+
+/// The group at which an address is looked for (RFC 4291, 2.7.1).
+pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
+    let [.., a, b] = address.segments();
+    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | (a & 0xff), b)
+}
 
 const VERSION: u32 = 6;
 const FLOW_LABEL_MASK: u32 = 0xf_ffff;
@@ -54,6 +62,18 @@ impl<'a> Packet<'a> {
         }
         let payload_len = usize::from(be16(header, field::PAYLOAD_LEN));
         let Some(payload) = rest.get(..payload_len) else { return Err(Error::Ipv6PayloadLength) };
+        Ok(Packet { header, payload })
+    }
+
+    /// A packet that is cut off behind its header, as ICMP errors quote them: the payload is what is there.
+    ///
+    /// # Errors
+    /// `Ipv6Truncated`, `Ipv6Version`.
+    pub fn new_quoted(bytes: &'a [u8]) -> Result<Packet<'a>, Error> {
+        let Some((header, payload)) = bytes.split_first_chunk() else { return Err(Error::Ipv6Truncated) };
+        if be32(header, field::FIRST_WORD) >> 28 != VERSION {
+            return Err(Error::Ipv6Version);
+        }
         Ok(Packet { header, payload })
     }
 
@@ -98,6 +118,15 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
+    }
+
+    /// What the packet carries behind its extension headers; without any, two comparisons.
+    ///
+    /// # Errors
+    /// See [`extensions::walk`].
+    #[inline(always)]
+    pub fn upper(&self) -> Result<extensions::Upper<'a>, extensions::Refused> {
+        extensions::walk(self.next_header(), self.payload)
     }
 
     /// The pseudo-header of `protocol` in this packet; `protocol` is the last next header, behind all extensions.

@@ -52,5 +52,9 @@ fn station_addresses() {
     assert!(MacAddress([2, 0, 0, 0, 0, 1]).is_unicast());
     assert!(!MacAddress::default().is_unicast());
     assert!(MacAddress::BROADCAST.is_group() && MacAddress([0x33, 0x33, 0, 0, 0, 1]).is_group());
+    let multicast = |address: &str| MacAddress::for_multicast(address.parse().unwrap()).map(|m| m.to_string());
+    assert_eq!(multicast("224.129.2.3").as_deref(), Some("01:00:5e:01:02:03"));
+    assert_eq!(multicast("ff02::1:ff12:3456").as_deref(), Some("33:33:ff:12:34:56"));
+    assert_eq!((multicast("10.0.0.1"), multicast("fe80::1")), (None, None));
     assert_eq!(MacAddress([0, 0x1a, 2, 3, 4, 0xff]).to_string(), "00:1a:02:03:04:ff");
 }

@@ -46,6 +46,10 @@ pub enum Reason {
     Disabled = 18,
     /// The peer has closed or shut down; what is left goes by TCP.
     PeerFinished = 19,
+    /// The program that holds the socket does not run under Ringway.
+    WithoutLibrary = 20,
+    /// The program makes its system calls itself (Go), past the library.
+    BareCalls = 21,
     /// Urgent data was sent (`MSG_OOB`).
     UrgentData = 32,
     /// `splice`, `tee` or `vmsplice` moves the bytes inside the kernel.
@@ -74,7 +78,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the numbers.
-    pub const ALL: [Reason; 32] = [
+    pub const ALL: [Reason; 34] = [
         Reason::None,
         Reason::NoPartner,
         Reason::PolicyDenied,
@@ -95,6 +99,8 @@ impl Reason {
         Reason::ResourceLimit,
         Reason::Disabled,
         Reason::PeerFinished,
+        Reason::WithoutLibrary,
+        Reason::BareCalls,
         Reason::UrgentData,
         Reason::Splice,
         Reason::Stdio,
@@ -137,6 +143,8 @@ impl Reason {
             Reason::ResourceLimit => "resource-limit",
             Reason::Disabled => "disabled",
             Reason::PeerFinished => "peer-finished",
+            Reason::WithoutLibrary => "without-library",
+            Reason::BareCalls => "bare-calls",
             Reason::UrgentData => "urgent-data",
             Reason::Splice => "splice",
             Reason::Stdio => "stdio",
@@ -175,6 +183,8 @@ impl Reason {
             Reason::ResourceLimit => "raise the limit on open files (`ulimit -n`) or `vm.max_map_count`",
             Reason::Disabled => "unset RINGWAY_DISABLE",
             Reason::PeerFinished => "nothing to mend: the peer is done",
+            Reason::WithoutLibrary => "start this program with `ringway run` (static and set-uid programs cannot be)",
+            Reason::BareCalls => "nothing to mend: Go programs make their system calls themselves",
             Reason::UrgentData => "urgent data has no place in a ring; avoid MSG_OOB",
             Reason::Splice => "use read and write, or sendfile, instead of splice",
             Reason::Stdio => "do not use the socket as a standard stream of the program",
@@ -185,7 +195,9 @@ impl Reason {
             Reason::SignalIo => "do without signal-driven I/O on local connections",
             Reason::SocketOption => "do without this socket option on local connections",
             Reason::ZeroCopy => "do without kernel zero copy on local connections",
-            Reason::Shared => "let each process use its own connections",
+            Reason::Shared => {
+                "nothing to mend: the socket came from another process (fork and exec, as sshd does) before its upgrade"
+            }
             Reason::RingOutOfReach => "keep the monitor running while forked processes share connections",
         }
     }

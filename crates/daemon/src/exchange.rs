@@ -82,7 +82,10 @@ impl Monitor {
                 Some(fd) => self.on_socket(id, message, fd, now),
                 None => self.refuse(id, message.token, Reason::ResourceLimit, now),
             },
-            Kind::Withdraw => self.withdraw(id, message.token),
+            Kind::Withdraw => {
+                self.account_for(id, message.token, now);
+                self.withdraw(id, message.token);
+            }
             Kind::Closed => self.on_closed(id, message.cookie, now),
             Kind::Demoted => self.on_demoted(id, message),
             Kind::Welcome | Kind::Rejected | Kind::Paired | Kind::Refused => {
@@ -94,25 +97,23 @@ impl Monitor {
 
     fn on_hello(&mut self, id: u64, message: Message, now: Instant) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let reason = match message.version == PROTOCOL_VERSION {
-            false => Reason::VersionMismatch,
+        self.runs.join(message.token, client.peer.uid);
+        let (reason, cause) = match message.version == PROTOCOL_VERSION {
+            false => (Reason::VersionMismatch, Reason::VersionMismatch.remedy().to_string()),
             true => match Session::create(client.peer.pid, message.profile) {
                 Ok(session) => {
                     client.session = Some(session);
                     client.run_id = message.token;
-                    self.runs.join(client.run_id, client.peer.uid);
-                    Reason::None
+                    let welcome = Message { connection: id, pid: client.peer.pid, ..Message::new(Kind::Welcome) };
+                    return self.tell(id, welcome, Attachment::Page, now);
                 }
-                Err(_) => Reason::ResourceLimit,
+                Err(e) => (Reason::ResourceLimit, format!("the monitor cannot make shared memory: {e}")),
             },
         };
-        if reason == Reason::None {
-            let welcome = Message { connection: id, pid: client.peer.pid, ..Message::new(Kind::Welcome) };
-            return self.tell(id, welcome, Attachment::Page, now);
-        }
         client.closing = true;
+        self.runs.count_refusal(message.token, client.peer.uid, reason);
         let who = describe(client);
-        self.throttle.warn(now, format_args!("{who} rejected: {} ({})", reason.name(), reason.remedy()));
+        self.throttle.warn(now, format_args!("{who} rejected: {} ({cause})", reason.name()));
         self.tell(id, Message { reason, ..Message::new(Kind::Rejected) }, Attachment::Nothing, now);
     }
 
@@ -133,8 +134,22 @@ impl Monitor {
                 None => self.offer(id, message.token, endpoint, now),
             },
         };
-        if let Err(reason) = outcome {
-            self.refuse(id, message.token, reason, now);
+        let Err(reason) = outcome else { return };
+        if let Ok(endpoint) = endpoint {
+            self.explain_refusal(id, message.kind, endpoint, reason, now);
+        }
+        self.refuse(id, message.token, reason, now);
+    }
+
+    /// Who asks for a connection that nobody has upgraded has its socket from another process, and leaves it on TCP: its
+    /// other end need not wait.
+    fn explain_refusal(&mut self, id: u64, kind: Kind, endpoint: Endpoint, reason: Reason, now: Instant) {
+        if kind != Kind::Attach || reason != Reason::UnknownConnection {
+            return self.remember(endpoint, id, reason);
+        }
+        self.remember(endpoint, id, Reason::Shared);
+        if let Partner::Found(partner) = self.offers.partner(&endpoint, false) {
+            self.refuse_offer(partner, Reason::Shared, now);
         }
     }
 
@@ -168,6 +183,7 @@ impl Monitor {
 
     fn offer(&mut self, id: u64, token: u64, endpoint: Endpoint, now: Instant) -> Result<(), Reason> {
         self.totals.offers += 1;
+        self.verdicts.forget(&endpoint);
         self.withdraw(id, token);
         let client = self.clients.get(&id).ok_or(Reason::UnknownConnection)?;
         if client.offers.len() as u64 >= self.policy.limits.offers_per_client {
@@ -181,7 +197,8 @@ impl Monitor {
         }
         let waiter = Waiter { client: id, token };
         let note = match self.offers.partner(&endpoint, self.policy.across_network_namespaces) {
-            Partner::Absent => Reason::NoPartner,
+            // Should that have been an earlier connection's, the partner still comes.
+            Partner::Absent => self.verdicts.of_other_end(&endpoint).unwrap_or(Reason::NoPartner),
             Partner::Foreign(other) => {
                 self.offers.note(other, Reason::ForeignNamespace);
                 Reason::ForeignNamespace
@@ -299,10 +316,20 @@ impl Monitor {
 
     pub(crate) fn refuse_waiters(&mut self, offer: Offer, reason: Reason, now: Instant) {
         for waiter in offer.waiters {
+            self.remember(offer.endpoint, waiter.client, reason);
             if let Some(client) = self.clients.get_mut(&waiter.client) {
                 client.offers.remove(&waiter.token);
             }
             self.refuse(waiter.client, waiter.token, reason, now);
+        }
+    }
+
+    /// A socket that nobody asks for any more: its `ringway run` learns why it was not upgraded.
+    fn account_for(&mut self, id: u64, token: u64, now: Instant) {
+        if let Some(client) = self.clients.get(&id)
+            && let Some(offer) = client.offers.get(&token).and_then(|socket| self.offers.get(*socket))
+        {
+            self.runs.count_refusal(client.run_id, client.peer.uid, offer.verdict(now));
         }
     }
 
@@ -348,8 +375,13 @@ impl Monitor {
     /// Forgets a client: its offers leave the table, its ends become suspect. A line is logged if there is
     /// a problem to tell.
     pub(crate) fn drop_client(&mut self, id: u64, problem: &str, now: Instant) {
+        let tokens: Vec<u64> = self.clients.get(&id).into_iter().flat_map(|c| c.offers.keys().copied()).collect();
+        for token in tokens {
+            self.account_for(id, token, now);
+        }
         let Some(client) = self.clients.remove(&id) else { return };
         self.restless.remove(&id);
+        self.verdicts.forget_client(id);
         if let Some(session) = &client.session {
             self.retired.add(session.page());
             self.runs.retire(client.run_id, client.peer.uid, session.page());

@@ -41,6 +41,7 @@ mod sys;
 mod takeover;
 mod throttle;
 mod vault;
+mod verdicts;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -27,6 +27,7 @@ use crate::requests::Tool;
 use crate::runs::RunTable;
 use crate::throttle::Throttle;
 use crate::vault::Vault;
+use crate::verdicts::VerdictTable;
 use crate::{DaemonError, Options, paths, sys, takeover};
 
 /// Connections accepted in one go.
@@ -57,6 +58,7 @@ pub(crate) struct Monitor {
     pub(crate) scrapers_at: Option<OwnedFd>,
     pub(crate) scrapers: HashMap<u64, Scraper>,
     pub(crate) offers: OfferTable,
+    pub(crate) verdicts: VerdictTable,
     pub(crate) connections: ConnectionTable,
     /// What the limit on open files allows.
     pub(crate) budget: Budget,
@@ -137,6 +139,7 @@ impl Monitor {
             scrapers_at,
             scrapers: HashMap::new(),
             offers: OfferTable::new(policy.limits.offers as usize),
+            verdicts: VerdictTable::default(),
             connections: ConnectionTable::new(vault),
             budget,
             closer: Closer::start().map_err(os("starting the closing thread"))?,

@@ -28,6 +28,19 @@ pub(crate) struct Offer {
     pub(crate) reason: Reason,
 }
 
+/// A socket given up after less than this may have had a partner who was only slower.
+const PARTNER_WAIT: Duration = Duration::from_secs(1);
+
+impl Offer {
+    /// Why it was not upgraded, if it ends now.
+    pub(crate) fn verdict(&self, now: Instant) -> Reason {
+        match self.reason {
+            Reason::NoPartner if now.saturating_duration_since(self.since) < PARTNER_WAIT => Reason::NotConnected,
+            reason => reason,
+        }
+    }
+}
+
 /// Which waiting socket is the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partner {

@@ -30,6 +30,17 @@ fn the_reversed_addresses_in_the_same_namespace_match() {
 }
 
 #[test]
+fn a_socket_given_up_at_once_is_not_said_to_lack_a_partner() {
+    let start = Instant::now();
+    let mut table = table(8, &[endpoint(1, 1, 80, 5000)]);
+    let id = SocketId { netns: 1, cookie: 1 };
+    assert_eq!(table.get(id).unwrap().verdict(start), Reason::NotConnected);
+    assert_eq!(table.get(id).unwrap().verdict(Instant::now() + Duration::from_secs(9)), Reason::NoPartner);
+    table.note(id, Reason::ForeignNamespace);
+    assert_eq!(table.get(id).unwrap().verdict(start), Reason::ForeignNamespace);
+}
+
+#[test]
 fn across_namespaces_only_by_policy_and_only_if_unique() {
     let (a, b) = (endpoint(1, 1, 80, 5000), endpoint(2, 2, 5000, 80));
     let mut table = table(8, &[a]);

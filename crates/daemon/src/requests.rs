@@ -236,7 +236,16 @@ impl Monitor {
             processes: offer.waiters.iter().filter_map(|w| self.process_name(w.client)).collect(),
         };
         let offers: Vec<_> = rows.by_ref().take(ROWS_MAX).map(describe).collect();
-        Offers { schema: SCHEMA, offers, left_out: rows.count() as u64 }
+        let decided = |verdict: &crate::verdicts::Verdict| control::Verdict {
+            local: verdict.endpoint.tuple.local,
+            remote: verdict.endpoint.tuple.remote,
+            netns: verdict.endpoint.id.netns,
+            cookie: verdict.endpoint.id.cookie,
+            uid: verdict.uid,
+            reason: verdict.reason.name().into(),
+        };
+        let verdicts = self.verdicts.iter().filter(|v| self.sees(peer, v.uid)).map(decided).collect();
+        Offers { schema: SCHEMA, offers, verdicts, left_out: rows.count() as u64 }
     }
 
     fn tap(&self, peer: &Peer, number: u64) -> Answer {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ringway_channel::Reason;
-use ringway_mem::stats::{Counters, ProcessPage};
+use ringway_mem::stats::{Counters, ProcessPage, REASON_SLOTS};
 
 use crate::control::{Run, SCHEMA};
 use crate::metrics::Sums;
@@ -45,6 +45,13 @@ impl RunTable {
         }
         if let Some(account) = self.runs.get_mut(&run_id).filter(|account| account.uid == uid) {
             account.processes += 1;
+        }
+    }
+
+    /// A process of the run was not served, or left a socket that had not been upgraded.
+    pub(crate) fn count_refusal(&mut self, run_id: u64, uid: u32, reason: Reason) {
+        if let Some(account) = self.runs.get_mut(&run_id).filter(|account| account.uid == uid) {
+            account.ended.refusals[reason as usize % REASON_SLOTS] += 1;
         }
     }
 
@@ -98,5 +105,8 @@ mod tests {
         table.join(11, 6);
         table.join(11, 5);
         assert_eq!(table.runs[&11].processes, 2);
+        table.count_refusal(11, 6, Reason::VersionMismatch);
+        table.count_refusal(11, 5, Reason::VersionMismatch);
+        assert_eq!(table.runs[&11].ended.refusals[Reason::VersionMismatch as usize], 1);
     }
 }

@@ -39,24 +39,32 @@ pub(crate) fn attach(index: u32, c: &'static Conn, message: &Message, fds: [c_in
     arm_process();
     match open(message, fds) {
         Ok((ring, page)) => install(index, c, message, ring, page),
-        Err(_) => {
-            stats::refused(Reason::RegionInvalid);
+        Err(reason) => {
+            stats::refused(reason);
             c.offered.store(2, Relaxed);
         }
     }
 }
 
-fn open(message: &Message, fds: [c_int; DESCRIPTORS_MAX]) -> Result<(Region, Region), RegionError> {
+fn open(message: &Message, fds: [c_int; DESCRIPTORS_MAX]) -> Result<(Region, Region), Reason> {
+    // The kernel leaves out what there is no descriptor for.
+    if fds.iter().any(|&fd| fd < 0) {
+        return Err(Reason::ResourceLimit);
+    }
+    let fault = |error| match error {
+        RegionError::Os(_) => Reason::ResourceLimit,
+        RegionError::Length { .. } | RegionError::Unsealed { .. } => Reason::RegionInvalid,
+    };
     // SAFETY: borrowed for this call; the caller closes them afterwards.
-    let [ring, end] = fds.map(|fd| unsafe { BorrowedFd::borrow_raw(fd.max(0)) });
-    let ring = Region::open(ring, RING_REGION_BYTES, NARROW_BYTES)?;
-    let page = Region::open(end, END_REGION_BYTES, END_REGION_BYTES)?;
+    let [ring, end] = fds.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
+    let ring = Region::open(ring, RING_REGION_BYTES, NARROW_BYTES).map_err(fault)?;
+    let page = Region::open(end, END_REGION_BYTES, END_REGION_BYTES).map_err(fault)?;
     // SAFETY: the header fits into the mapping; all its fields are atomic.
     let header = unsafe { ring.base().cast::<RingHeader>().as_ref() };
     let fits = header.magic.load(Relaxed) == RING_MAGIC
         && header.version.load(Relaxed) == PROTOCOL_VERSION as u32
         && header.connection.load(Relaxed) == message.connection;
-    if fits { Ok((ring, page)) } else { Err(RegionError::Length { found_bytes: 0, expected_bytes: 0 }) }
+    if fits { Ok((ring, page)) } else { Err(Reason::RegionInvalid) }
 }
 
 fn install(index: u32, c: &'static Conn, message: &Message, ring: Region, page: Region) {
@@ -87,7 +95,6 @@ fn install(index: u32, c: &'static Conn, message: &Message, ring: Region, page: 
     set_nodelay(fd);
     c.attach(ring.into_raw().0.as_ptr(), page.into_raw().0.as_ptr().cast(), message.role);
     fence(SeqCst);
-    stats::count(|s| &s.connections_upgraded);
     epoll::convert(index, c);
     rx::declare_ready(c, fd);
     if !convertible {
@@ -120,6 +127,8 @@ fn is_agreed(page: &EndPage, c: &Conn, fd: c_int, message: &Message) -> bool {
         Ok(_) if inherited => false,
         Ok(_) => {
             fill(page, c, fd, message);
+            // Others who hold this end join it: it is one upgrade.
+            stats::count(|s| &s.connections_upgraded);
             page.initialised.compare_exchange(FILLING, READY, AcqRel, Acquire).is_ok()
         }
         Err(_) => {

@@ -54,6 +54,14 @@ pub(crate) fn is_away() -> bool {
     line.fd < 0 && line.owner == thread::process_id() && sys::monotonic_ns() < line.retry_at_ns
 }
 
+/// Makes itself known for a `ringway run` that wants an account, so that a connection too short to be offered is no
+/// secret. The answer is read with the first offer's.
+pub(crate) fn introduce() {
+    if config::run_id() != 0 && stats::page().is_none() {
+        ensure_connected(&mut LINE.lock());
+    }
+}
+
 /// Offers a connected socket. False if the monitor cannot be reached now.
 pub(crate) fn offer(token: u64, fd: c_int) -> bool {
     let sent = send(Message { token, ..Message::new(Kind::Offer) }, Some(fd));
@@ -350,17 +358,13 @@ fn answered(message: &Message, fds: [c_int; DESCRIPTORS_MAX]) {
     }
 }
 
-/// Maps the process page; a page from an earlier monitor hands its counts over.
+/// Maps the process page.
 fn welcome(fds: [c_int; DESCRIPTORS_MAX]) {
     // SAFETY: borrowed for the call only; closed by the caller.
     let page = unsafe { std::os::fd::BorrowedFd::borrow_raw(fds[0].max(0)) };
     let Ok(region) = Region::open(page, PROCESS_PAGE_BYTES, PROCESS_PAGE_BYTES) else { return };
     let (base, _) = region.into_raw();
-    let fresh = base.as_ptr().cast::<ProcessPage>();
     // SAFETY: a mapping of PROCESS_PAGE_BYTES that stays; all fields are atomic.
-    let page = unsafe { &*fresh };
-    if let Some(old) = stats::page() {
-        stats::carry_over(old, page);
-    }
-    stats::set_page(fresh);
+    let page = unsafe { base.cast::<ProcessPage>().as_ref() };
+    stats::set_page(page, thread::process_id());
 }

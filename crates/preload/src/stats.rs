@@ -1,11 +1,13 @@
 //! Counting into the process page (see `ringway_mem::stats`), which the monitor hands out.
 
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering::*};
 
 use ringway_channel::Reason;
 use ringway_mem::stats::{Counters, ProcessPage, REASON_SLOTS};
 
 static PAGE: AtomicPtr<ProcessPage> = AtomicPtr::new(core::ptr::null_mut());
+/// The process that was given the page: a forked child counts into its parent's until it gets its own.
+static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// The page, once the monitor has given one.
 #[inline]
@@ -14,9 +16,15 @@ pub(crate) fn page() -> Option<&'static ProcessPage> {
     unsafe { PAGE.load(Acquire).as_ref() }
 }
 
-/// Uses `page` from now on and returns the one before, which stays mapped.
-pub(crate) fn set_page(page: *mut ProcessPage) -> *mut ProcessPage {
-    PAGE.swap(page, AcqRel)
+/// Uses `fresh` from now on; an earlier page of this process hands its counts over and stays mapped.
+pub(crate) fn set_page(fresh: &'static ProcessPage, process: i32) {
+    if let Some(old) = page()
+        && OWNER.load(Relaxed) == process
+    {
+        carry_over(old, fresh);
+    }
+    OWNER.store(process, Relaxed);
+    PAGE.store(core::ptr::from_ref(fresh).cast_mut(), Release);
 }
 
 /// Adds one. Threads may lose a count to each other: statistics are not worth a locked instruction.
@@ -48,7 +56,7 @@ fn words(counters: &Counters) -> &[AtomicU64] {
 }
 
 /// Adds the counts of an earlier page to a fresh one.
-pub(crate) fn carry_over(old: &ProcessPage, fresh: &ProcessPage) {
+fn carry_over(old: &ProcessPage, fresh: &ProcessPage) {
     let old = words(&old.counters).iter().chain(&old.refusals);
     let fresh = words(&fresh.counters).iter().chain(&fresh.refusals);
     for (from, to) in old.zip(fresh) {

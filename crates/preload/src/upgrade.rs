@@ -222,6 +222,7 @@ pub(crate) fn watch(fd: c_int) {
     let wanted = config::enabled() && table::is_ours() && !stdio::is_standard(fd);
     let old = match wanted.then(|| conn::create(fd)).flatten() {
         Some((index, c)) => {
+            monitor::introduce();
             stats::count(|s| &s.connections_seen);
             let old = table::replace(fd, Entry::Connection(index));
             // One whose connect is still under way has to wait for its first data.

@@ -18,9 +18,9 @@ use crate::capture::follow::{Followed, LookError, Tally};
 use crate::capture::pcapng::Writer;
 use crate::monitor;
 use crate::output::talk;
+use crate::sockets::Socket;
 use crate::sockets::filter::{self, Filter};
 use crate::sockets::merge::{self, MonitorView};
-use crate::sockets::{Socket, State, Via};
 
 /// How often new connections are asked for.
 const REFRESH: Duration = Duration::from_millis(250);
@@ -197,21 +197,9 @@ impl Capture {
 
 /// Whether either end of the connection passes the filter.
 fn wanted(connection: &Connection, filter: &Filter) -> bool {
-    let mut ends = [0, 1].map(|i| Socket {
-        state: State::Established,
-        recv_queue_bytes: 0,
-        send_queue_bytes: 0,
-        local: connection.ends[i].local,
-        peer: connection.ends[i].remote,
-        uid: connection.ends[i].uid,
-        inode: 0,
-        via: Via::Tcp,
-        reason: None,
-        remedy: None,
-        processes: Vec::new(),
-        ring: None,
-    });
-    let view = MonitorView { connections: vec![connection.clone()], offers: Vec::new() };
+    let mut ends =
+        connection.ends.each_ref().map(|end| Socket { uid: end.uid, ..Socket::between(end.local, end.remote) });
+    let view = MonitorView { connections: vec![connection.clone()], ..MonitorView::default() };
     merge::annotate(&mut ends, &view);
     ends.iter().any(|end| filter.matches(end))
 }

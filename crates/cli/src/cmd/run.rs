@@ -213,7 +213,7 @@ fn report(arguments: &Arguments, socket_dir: &Path, run_id: u64) -> bool {
         talk(format_args!("{}", outcome::summary(&run)));
     }
     let nothing = outcome::upgraded(&run) == 0;
-    if nothing && arguments.require {
+    if nothing && arguments.require && !arguments.verbose {
         talk(format_args!("nothing was upgraded: {}", outcome::why_nothing(&run)));
     }
     nothing

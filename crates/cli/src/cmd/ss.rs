@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 
+use ringway_daemon::control::Offers;
+
 use crate::monitor;
 use crate::output::{print_json, print_text, table, talk};
 use crate::sockets::kernel::{self, Services};
 use crate::sockets::merge::{self, MonitorView};
 use crate::sockets::state::States;
-use crate::sockets::{Socket, State, filter, owners};
+use crate::sockets::{Socket, State, filter, owners, reasons};
 
 /// List TCP sockets, the path that each takes (Via) and why
 #[derive(Args)]
@@ -73,8 +75,11 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
         (false, false) => States::shown_by_default(),
     });
     let mut sockets = kernel::sockets().context("reading /proc/self/net/tcp")?;
+    let view = ask_monitor(arguments.socket_dir.clone())?;
+    merge::annotate(&mut sockets, &view);
+    let all = sockets.clone();
     sockets.retain(|socket| states.contains(socket.state));
-    merge::annotate(&mut sockets, &ask_monitor(arguments.socket_dir.clone())?);
+    reasons::complete(&mut sockets, &all, view.reached);
     sockets.retain(|socket| filter.matches(socket));
     if arguments.processes {
         let mut owners = owners::by_inode();
@@ -99,7 +104,9 @@ fn ask_monitor(socket_dir: Option<PathBuf>) -> Result<MonitorView> {
         }
         Err(e) => return Err(e),
     };
-    Ok(MonitorView { connections: control.connections()?, offers: control.offers()?.offers })
+    let connections = control.connections()?;
+    let Offers { offers, verdicts, .. } = control.offers()?;
+    Ok(MonitorView { connections, offers, verdicts, reached: true })
 }
 
 fn render(sockets: &[Socket], options: &Arguments) -> String {

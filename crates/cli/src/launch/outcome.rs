@@ -30,7 +30,9 @@ pub(crate) fn summary(run: &Run) -> String {
     let bytes = counter(run, "ring_tx_bytes").saturating_add(counter(run, "ring_rx_bytes"));
     let kept: u64 = run.refusals.values().fold(0, |sum, n| sum.saturating_add(*n));
     let mut text = format!("{} upgraded, {} over rings", connections(upgraded(run)), human_bytes(bytes));
-    if kept > 0 {
+    if kept == 0 && upgraded(run) == 0 {
+        text += &format!(": {}", why_nothing(run));
+    } else if kept > 0 {
         let reasons: Vec<_> = run.refusals.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
         text += &format!("; {} on plain TCP ({})", kept, reasons.join(", "));
     }
@@ -40,15 +42,15 @@ pub(crate) fn summary(run: &Run) -> String {
 /// Why nothing was upgraded, and what to do about it.
 pub(crate) fn why_nothing(run: &Run) -> String {
     if run.processes_total == 0 {
-        return "no process of it reached the monitor (static, privileged, or without the library); \
+        return "it made no TCP connection, or only in programs that cannot be preloaded (static, privileged); \
                 `ringway doctor` checks the library"
             .into();
     }
     let most = run.refusals.iter().max_by_key(|(_, count)| **count);
     match most.and_then(|(name, _)| Reason::ALL.into_iter().find(|reason| reason.name() == name)) {
         Some(reason) => format!("{}; {}", reason.name(), reason.remedy()),
-        None if counter(run, "connections_seen") == 0 => "it had no local TCP connection".into(),
-        None => "its connections carried too little, or their other ends do not run under Ringway".into(),
+        None if counter(run, "connections_offered") == 0 => "its connections carried too little for an upgrade".into(),
+        None => "its connections ended before their other ends were there; run those under Ringway as well".into(),
     }
 }
 
@@ -79,8 +81,9 @@ mod tests {
     #[test]
     fn nothing_has_a_reason_and_a_remedy() {
         assert!(why_nothing(&run(0, &[], &[])).contains("ringway doctor"));
-        assert!(why_nothing(&run(1, &[], &[])).contains("no local TCP connection"));
         assert!(why_nothing(&run(1, &[("connections_seen", 1)], &[])).contains("too little"));
+        assert!(why_nothing(&run(1, &[("connections_offered", 1)], &[])).contains("other ends"));
+        assert!(summary(&run(1, &[], &[])).starts_with("0 connections upgraded, 0 B over rings: its connections"));
         let refused = why_nothing(&run(1, &[("connections_seen", 9)], &[("no-partner", 8), ("splice", 1)]));
         assert!(refused.starts_with("no-partner; ") && refused.contains("ringway run"), "{refused}");
     }

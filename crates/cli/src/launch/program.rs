@@ -96,6 +96,28 @@ pub(crate) fn preload_obstacle(path: &Path) -> Option<String> {
     None
 }
 
+/// Whether a program was built by Go, whose runtime makes its system calls without the C library.
+pub(crate) fn is_go(path: &Path) -> bool {
+    /// What Go's linker writes at the start of the section that describes the build.
+    const BUILD_INFO: &[u8] = b"\xff Go buildinf:";
+    /// It lies near the start of the data; programs are looked at no further than this.
+    const BYTES_MAX: u64 = 256 << 20;
+    let Ok(file) = File::open(path) else { return false };
+    let mut reader = std::io::BufReader::with_capacity(1 << 20, file.take(BYTES_MAX));
+    // The linker aligns it to 16 bytes, so that no piece of the file hides it.
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match reader.read(&mut piece) {
+            Ok(0) | Err(_) => return false,
+            Ok(length) => {
+                if piece[..length].chunks(16).any(|at| at.starts_with(BUILD_INFO)) {
+                    return true;
+                }
+            }
+        }
+    }
+}
+
 /// The interpreter that a `#!` line names.
 fn script_interpreter(start: &[u8]) -> Option<PathBuf> {
     let line = start.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use ringway_channel::Reason;
-use ringway_daemon::control::{Connection, Direction, Offer};
+use ringway_daemon::control::{Connection, Direction, Offer, Verdict};
 
 use super::{Socket, Via};
 
@@ -34,10 +34,13 @@ pub(crate) struct RingDetail {
 pub(crate) struct MonitorView {
     pub connections: Vec<Connection>,
     pub offers: Vec<Offer>,
+    pub verdicts: Vec<Verdict>,
+    /// Whether a monitor answered.
+    pub reached: bool,
 }
 
 /// A socket's name: both addresses, IPv4 in IPv6 written as IPv4, without scope and flow label.
-fn key(local: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
+pub(super) fn key(local: SocketAddr, peer: SocketAddr) -> (SocketAddr, SocketAddr) {
     let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
     (plain(local), plain(peer))
 }
@@ -50,13 +53,16 @@ pub(crate) fn annotate(sockets: &mut [Socket], view: &MonitorView) {
             ends.insert(key(end.local, end.remote), (connection, index));
         }
     }
-    let waiting: HashMap<_, _> = view.offers.iter().map(|offer| (key(offer.local, offer.remote), offer)).collect();
+    // A socket that waits is newer than whatever was decided about its addresses.
+    let decided = view.verdicts.iter().map(|v| (key(v.local, v.remote), &v.reason));
+    let waiting = view.offers.iter().map(|offer| (key(offer.local, offer.remote), &offer.reason));
+    let told: HashMap<_, _> = decided.chain(waiting).collect();
     for socket in sockets {
         let key = key(socket.local, socket.peer);
         if let Some((connection, index)) = ends.get(&key) {
             upgrade(socket, connection, *index);
-        } else if let Some(offer) = waiting.get(&key) {
-            explain(socket, &offer.reason);
+        } else if let Some(reason) = told.get(&key) {
+            explain(socket, reason);
         }
     }
 }
@@ -151,7 +157,7 @@ mod tests {
     fn view(directions: [Direction; 2]) -> MonitorView {
         let ends = [end("a", "127.0.0.1:7000", "127.0.0.1:40000"), end("b", "127.0.0.1:40000", "127.0.0.1:7000")];
         let connection = Connection { connection: 3, memory_bytes: 65536, ends, directions };
-        MonitorView { connections: vec![connection], offers: Vec::new() }
+        MonitorView { connections: vec![connection], ..MonitorView::default() }
     }
 
     #[test]

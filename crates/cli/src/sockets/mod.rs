@@ -6,11 +6,13 @@
 //! | `kernel` | `/proc/net/tcp` and `/proc/net/tcp6` |
 //! | `owners` | which process holds which socket |
 //! | `merge` | the monitor's knowledge added to the kernel's |
+//! | `reasons` | why the others are on TCP, by what their programs are |
 
 pub(crate) mod filter;
 pub(crate) mod kernel;
 pub(crate) mod merge;
 pub(crate) mod owners;
+pub(crate) mod reasons;
 pub(crate) mod state;
 
 use std::net::SocketAddr;
@@ -47,7 +49,7 @@ pub(crate) struct Socket {
     pub uid: u32,
     pub inode: u64,
     pub via: Via,
-    /// Why it is not on a ring, by the monitor's word.
+    /// Why it is not on a ring.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,4 +59,24 @@ pub(crate) struct Socket {
     /// What the monitor knows of an upgraded connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ring: Option<merge::RingDetail>,
+}
+
+impl Socket {
+    /// An established connection of which nothing else is known.
+    pub(crate) fn between(local: SocketAddr, peer: SocketAddr) -> Socket {
+        Socket {
+            state: State::Established,
+            recv_queue_bytes: 0,
+            send_queue_bytes: 0,
+            local,
+            peer,
+            uid: 0,
+            inode: 0,
+            via: Via::Tcp,
+            reason: None,
+            remedy: None,
+            processes: Vec::new(),
+            ring: None,
+        }
+    }
 }

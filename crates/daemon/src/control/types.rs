@@ -201,6 +201,9 @@ pub struct Run {
 pub struct Offers {
     pub schema: u32,
     pub offers: Vec<Offer>,
+    /// What was decided about sockets that wait no longer; the addresses may be a newer socket's by now.
+    #[serde(default)]
+    pub verdicts: Vec<Verdict>,
     /// Further ones that did not fit into the answer.
     pub left_out: u64,
 }
@@ -217,6 +220,18 @@ pub struct Offer {
     /// Why it is not upgraded.
     pub reason: String,
     pub processes: Vec<ProcessName>,
+}
+
+/// A socket that stays on TCP.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Verdict {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    pub netns: u64,
+    pub cookie: u64,
+    pub uid: u32,
+    /// Why.
+    pub reason: String,
 }
 
 /// What `tap` answers beside the descriptor.

@@ -143,6 +143,41 @@ fn offers_leave_with_their_process_and_with_time() {
     wait_for("an empty table", || monitor.control().status().unwrap().offers == 0);
 }
 
+/// As under sshd: a program that was executed with the socket asks for it, and leaves it on TCP.
+#[test]
+fn the_other_end_of_an_inherited_socket_need_not_wait_and_both_have_the_reason() {
+    let monitor = Monitor::start("");
+    let (client, server) = (Library::hello(&monitor.dir), Library::hello(&monitor.dir));
+    let (a, b) = tcp_pair("127.0.0.1:0");
+    client.offer(&a, 1);
+    wait_for("the offer", || monitor.control().status().unwrap().offers == 1);
+    server.attach(&b, 2);
+    server.expect_refused(2, Reason::UnknownConnection);
+    client.expect_refused(1, Reason::Shared);
+    let verdicts = monitor.control().offers().unwrap().verdicts;
+    assert_eq!(verdicts.iter().map(|v| v.reason.as_str()).collect::<Vec<_>>(), ["shared", "shared"]);
+    client.offer(&a, 3);
+    wait_for("the offer", || monitor.control().offers().unwrap().offers.first().is_some_and(|o| o.reason == "shared"));
+    drop(server);
+    wait_for("an empty list", || monitor.control().offers().unwrap().verdicts.is_empty());
+}
+
+/// A `ringway run` gets its account also of sockets whose programs end before there is an answer.
+#[test]
+fn sockets_given_up_are_accounted_for() {
+    let monitor = Monitor::start("");
+    let library = Library::connect(&monitor.dir);
+    library.send(Message { token: 77, ..Message::new(Kind::Hello) }, &[]).unwrap();
+    library.expect(Kind::Welcome);
+    let sockets = [tcp_pair("127.0.0.1:0"), tcp_pair("127.0.0.1:0")];
+    library.offer(&sockets[0].0, 1);
+    library.send(Message { token: 1, ..Message::new(Kind::Withdraw) }, &[]).unwrap();
+    library.offer(&sockets[1].0, 2);
+    drop(library);
+    let refused = || monitor.control().run(77).unwrap().refusals.values().sum::<u64>();
+    wait_for("the account", || refused() == 2);
+}
+
 #[test]
 fn a_silently_closed_socket_is_never_paired_with_its_successor() {
     let monitor = Monitor::start("");

@@ -1,0 +1,66 @@
+//! What a connection keeps beside its hot block.
+
+use ringway_wire::SeqNumber;
+
+use super::open::Peer;
+use super::{Answering, ReceiveWindow, Timers};
+use crate::assembler::Assembler;
+use crate::buffer::Ring;
+use crate::error::Error;
+use crate::options::SocketOptions;
+use crate::time::Instant;
+
+/// The cold block.
+#[derive(Default)]
+pub(crate) struct Cold {
+    pub(crate) options: SocketOptions,
+    /// It waits in a listener's queue.
+    pub(crate) waits_for_accept: bool,
+    pub(crate) error: Option<Error>,
+    /// The latest ICMP error, which becomes `error` if the connection ends by time-out (RFC 9293 3.9.2.2).
+    pub(crate) soft_error: Option<Error>,
+    pub(crate) timers: Timers,
+    pub(crate) answering: Answering,
+    pub(crate) window: ReceiveWindow,
+
+    pub(crate) iss: SeqNumber,
+    pub(crate) irs: SeqNumber,
+    pub(crate) peer: Peer,
+    /// Largest IP packet that the path takes, as far as we know.
+    pub(crate) path_mtu: u16,
+    /// The largest window that the peer ever told.
+    pub(crate) max_window: u32,
+
+    /// From `tx_base` to `write_seq`: sent and not acknowledged, then not yet sent.
+    pub(crate) tx: Ring,
+    pub(crate) tx_base: SeqNumber,
+    /// Behind the last segment that was sent small (Minshall's variant of Nagle's rule).
+    pub(crate) small_end: SeqNumber,
+    /// The application said `MSG_MORE` with its last data.
+    pub(crate) more_follows: bool,
+    /// From `copied` to `rcv_nxt`, and behind that what came early.
+    pub(crate) rx: Ring,
+    /// What of the sequence space behind `rcv_nxt` came early.
+    pub(crate) early: Assembler,
+    /// Where the peer's FIN is, once one was seen.
+    pub(crate) fin_at: Option<SeqNumber>,
+
+    /// Time-outs in a row without an acknowledgement of anything new.
+    pub(crate) timeouts: u32,
+    /// When the first of these was sent that is now sent again.
+    pub(crate) retransmitting_since: Option<Instant>,
+    /// Probes of a closed window, or keepalive probes, without an answer.
+    pub(crate) probes: u32,
+    pub(crate) last_received: Instant,
+    pub(crate) last_ack_received: Instant,
+    pub(crate) last_sent: Instant,
+    /// When the last challenge or out-of-window acknowledgement was sent.
+    pub(crate) last_rate_limited_ack: Option<Instant>,
+}
+
+impl Cold {
+    /// Sequence number's offset in `tx`.
+    pub(crate) fn tx_offset(&self, seq: SeqNumber) -> usize {
+        seq.offset_from(self.tx_base) as usize
+    }
+}

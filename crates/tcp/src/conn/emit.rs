@@ -1,0 +1,163 @@
+//! How segments of a connection are written: their header, options and the bookkeeping of having left.
+
+use ringway_wire::tcp::{Flags as Bits, Options, Repr, Timestamps};
+use ringway_wire::{Ecn, SeqNumber};
+
+use super::{Conn, Flags, Owed, State};
+use crate::packet::{IpFields, Leaving, TxBatch, emit};
+use crate::stats::Counter;
+
+impl Conn<'_> {
+    /// Our clock as the peer sees it (RFC 7323 4.1): milliseconds and an offset.
+    pub(super) fn timestamp(&self) -> u32 {
+        (self.shared.now.ms() as u32).wrapping_add(self.hot.ts_offset)
+    }
+
+    /// SYN or SYN-ACK, first or again.
+    pub(super) fn emit_syn(&mut self, batch: &mut dyn TxBatch) -> bool {
+        let answers = self.state() == State::SynReceived;
+        let header = Repr {
+            seq: self.cold.iss,
+            flags: if answers { Bits::SYN | Bits::ACK } else { Bits::SYN },
+            // RFC 7323 2.2: not scaled.
+            window: self.hot.rcv_wnd.min(65_535) as u16,
+            options: self.syn_options(),
+            ..self.header()
+        };
+        if !self.write(batch, header, 0) {
+            return false;
+        }
+        if self.hot.snd_nxt == self.cold.iss {
+            self.hot.snd_nxt = self.cold.iss + 1;
+            self.hot.rcv_wup = self.hot.rcv_nxt;
+        }
+        self.cold.retransmitting_since.get_or_insert(self.shared.now);
+        self.rearm_timeout();
+        true
+    }
+
+    /// The next `len` bytes, FIN with them if `fin`.
+    pub(super) fn emit_new(&mut self, batch: &mut dyn TxBatch, len: u32, fin: bool) -> bool {
+        let seq = self.hot.snd_nxt;
+        if !self.emit_data(batch, seq, len, fin) {
+            return false;
+        }
+        let space = len + u32::from(fin);
+        self.hot.snd_nxt += space;
+        if len < u32::from(self.hot.mss) && len > 0 {
+            self.cold.small_end = seq + len;
+        }
+        if fin {
+            self.hot.flags |= Flags::FIN_SENT;
+        }
+        if len > 0 {
+            self.on_data_sent();
+        }
+        self.on_sent(seq, space);
+        true
+    }
+
+    /// `len` of sequence space from `seq` on once more.
+    pub(super) fn emit_again(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, len: u32) -> bool {
+        let behind_data = seq + len > self.hot.write_seq;
+        self.shared.count(Counter::Retransmitted);
+        self.emit_data(batch, seq, len - u32::from(behind_data), behind_data)
+    }
+
+    fn emit_data(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, len: u32, fin: bool) -> bool {
+        let last = seq + len == self.hot.write_seq;
+        let mut flags = Bits::ACK;
+        // RFC 9293 3.9.1.2 (MUST-61): PSH on the last segment of what is buffered.
+        if last && len > 0 {
+            flags |= Bits::PSH;
+        }
+        if fin {
+            flags |= Bits::FIN;
+        }
+        let header = Repr { seq, flags, ..self.header() };
+        self.write(batch, header, len)
+    }
+
+    /// Acknowledgements: one, or one for each segment that came out of order.
+    pub(super) fn emit_acks(&mut self, batch: &mut dyn TxBatch) -> bool {
+        loop {
+            let more = self.hot.acks_owed.saturating_sub(1);
+            if !self.emit_control(batch, self.hot.snd_nxt, Bits::ACK) {
+                return false;
+            }
+            if more == 0 {
+                return true;
+            }
+            self.hot.acks_owed = more;
+            self.hot.owed |= Owed::ACK;
+        }
+    }
+
+    /// A segment without payload.
+    pub(super) fn emit_control(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, flags: Bits) -> bool {
+        let header = Repr { seq, flags, ..self.header() };
+        self.write(batch, header, 0)
+    }
+
+    /// A probe of a closed window or a silent peer: a byte that was acknowledged already, of which nothing is sent
+    /// (`tcp_xmit_probe_skb`); or, if the window has room, the next data.
+    pub(super) fn emit_probe(&mut self, batch: &mut dyn TxBatch) -> bool {
+        let room = (self.hot.snd_una + self.hot.snd_wnd) - self.hot.snd_nxt;
+        let unsent = self.hot.write_seq - self.hot.snd_nxt;
+        if room > 0 && unsent > 0 {
+            let len = (room.min(unsent) as u32).min(u32::from(self.hot.mss));
+            return self.emit_new(batch, len, false);
+        }
+        self.emit_control(batch, self.hot.snd_una - 1, Bits::ACK)
+    }
+
+    /// What every segment says at this moment.
+    pub(super) fn header(&self) -> Repr {
+        let window = self.select_window();
+        Repr {
+            source_port: self.hot.key.local().port,
+            destination_port: self.hot.key.remote().port,
+            seq: self.hot.snd_nxt,
+            ack: if self.state() == State::SynSent { SeqNumber(0) } else { self.hot.rcv_nxt },
+            flags: Bits::ACK,
+            window: (window >> self.hot.rcv_wscale).min(65_535) as u16,
+            urgent: 0,
+            options: self.options(),
+        }
+    }
+
+    fn options(&self) -> Options {
+        let timestamps = self
+            .hot
+            .flags
+            .contains(Flags::TIMESTAMPS)
+            .then(|| Timestamps { value: self.timestamp(), echo: self.hot.ts_recent });
+        Options { timestamps, sack: self.sack_blocks(timestamps.is_some()), ..Options::NONE }
+    }
+
+    /// Writes one segment with `len` bytes of what is buffered; what it acknowledges and tells is then said.
+    fn write(&mut self, batch: &mut dyn TxBatch, header: Repr, len: u32) -> bool {
+        let ip = IpFields {
+            traffic_class: self.cold.options.traffic_class,
+            ecn: Ecn::NotEct,
+            ttl: self.cold.options.ttl.unwrap_or(self.shared.config.ip_default_ttl as u8),
+            identification: 0,
+            dont_fragment: true,
+            flow_label: self.hot.ts_offset,
+        };
+        let payload = match len {
+            0 => (&[][..], &[][..]),
+            _ => self.cold.tx.pieces(self.cold.tx_offset(header.seq), len as usize),
+        };
+        if !emit(batch, &Leaving { key: &self.hot.key, ip, header, payload }) {
+            return false;
+        }
+        self.shared.count(Counter::SegmentsOut);
+        if header.flags.contains(Bits::ACK) && !header.flags.intersects(Bits::SYN | Bits::RST) {
+            self.hot.rcv_wnd = u32::from(header.window) << self.hot.rcv_wscale;
+            self.hot.rcv_wup = self.hot.rcv_nxt;
+            self.on_answered();
+        }
+        true
+    }
+}

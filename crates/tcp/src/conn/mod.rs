@@ -1,0 +1,65 @@
+//! One connection: its state in a hot and a cold block, and a folder of what can happen to it, one concern a file.
+//!
+//! - [`state`]: RFC 9293's states and what each allows.
+//! - `hot`, `cold`: the two blocks.
+//! - `open`: handshakes that we begin, and simultaneous ones.
+//! - `arrive`: a segment arrives (RFC 9293 3.10.7.4): its checks, in their order.
+//! - `ack`: what an acknowledgement says of what we sent.
+//! - `receive`: payload and FIN.
+//! - `early`: payload that came before its turn.
+//! - `answer`: when to acknowledge.
+//! - `stream`: the application's side.
+//! - `window`: how much the peer may send.
+//! - `recovery`: what is in flight, lost, or due to be sent again.
+//! - `output`: what to send now; `emit`: how it is written.
+//! - `timers`: what happens when nothing does.
+//! - `close`: how a connection ends.
+
+mod ack;
+mod answer;
+mod arrive;
+mod close;
+mod cold;
+mod early;
+mod emit;
+mod hot;
+mod open;
+mod output;
+mod receive;
+mod recovery;
+pub(crate) mod state;
+mod stream;
+mod timers;
+mod window;
+
+use crate::engine::Shared;
+pub(crate) use answer::Answering;
+pub(crate) use cold::Cold;
+pub(crate) use hot::{Flags, Hot, Owed};
+pub(crate) use open::{Peer, mss_for};
+use state::State;
+pub(crate) use timers::{Timer, Timers};
+pub(crate) use window::ReceiveWindow;
+
+/// A connection with what it needs of its engine while something happens to it.
+pub(crate) struct Conn<'e> {
+    pub(crate) hot: &'e mut Hot,
+    pub(crate) cold: &'e mut Cold,
+    pub(crate) shared: &'e mut Shared,
+}
+
+impl Conn<'_> {
+    pub(crate) fn state(&self) -> State {
+        self.hot.state
+    }
+
+    /// Puts the connection into `state` and tells the application what that changes.
+    fn set_state(&mut self, state: State) {
+        self.hot.state = state;
+    }
+
+    /// Something is to be sent; [`Conn::poll_transmit`] will find out what.
+    pub(crate) fn owe(&mut self, owed: Owed) {
+        self.hot.owed |= owed;
+    }
+}

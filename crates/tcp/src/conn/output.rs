@@ -1,0 +1,121 @@
+//! What to send now: SYN, what is lost, new data as the windows and Nagle allow, FIN, probes, acknowledgements.
+
+use super::timers::Waiting;
+use super::{Conn, Flags, Owed, State, Timer};
+use crate::packet::TxBatch;
+
+impl Conn<'_> {
+    /// Writes what is owed into `batch`; `false` if that is full and something is left.
+    pub(crate) fn poll_transmit(&mut self, batch: &mut dyn TxBatch) -> bool {
+        match self.state() {
+            State::Closed | State::TimeWait | State::Listen => {
+                self.hot.owed = Owed::empty();
+                true
+            }
+            State::SynSent | State::SynReceived => self.send_syn(batch),
+            _ => self.send_segments(batch) && self.send_acks(batch),
+        }
+    }
+
+    fn send_syn(&mut self, batch: &mut dyn TxBatch) -> bool {
+        if self.hot.owed.contains(Owed::SYN) && !self.emit_syn(batch) {
+            return false;
+        }
+        self.hot.owed -= Owed::SYN | Owed::DATA;
+        !self.hot.owed.contains(Owed::ACK) || self.state() == State::SynSent || self.emit_acks(batch)
+    }
+
+    fn send_segments(&mut self, batch: &mut dyn TxBatch) -> bool {
+        while self.hot.owed.contains(Owed::RESEND) {
+            let Some((seq, len)) = self.next_resend() else {
+                self.hot.owed -= Owed::RESEND;
+                break;
+            };
+            if !self.emit_again(batch, seq, len) {
+                return false;
+            }
+            self.on_resent();
+        }
+        if self.hot.owed.contains(Owed::PROBE) {
+            if !self.emit_probe(batch) {
+                return false;
+            }
+            self.hot.owed -= Owed::PROBE;
+        }
+        if self.hot.owed.contains(Owed::DATA) {
+            if !self.send_new(batch) {
+                return false;
+            }
+            self.hot.owed -= Owed::DATA;
+            self.arm_window_probe();
+        }
+        true
+    }
+
+    fn send_acks(&mut self, batch: &mut dyn TxBatch) -> bool {
+        !self.hot.owed.contains(Owed::ACK) || self.emit_acks(batch)
+    }
+
+    /// New data and FIN, as far as they may go.
+    fn send_new(&mut self, batch: &mut dyn TxBatch) -> bool {
+        if !self.state().may_transmit() {
+            return true;
+        }
+        while let Some((len, fin)) = self.next_new() {
+            if !self.emit_new(batch, len, fin) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The length of the next new segment and whether FIN goes with it; `None` if nothing may be sent.
+    fn next_new(&self) -> Option<(u32, bool)> {
+        let unsent = (self.hot.write_seq - self.hot.snd_nxt).max(0) as u32;
+        let fin_waits = self.hot.flags.contains(Flags::FIN_QUEUED) && !self.hot.flags.contains(Flags::FIN_SENT);
+        let mss = u32::from(self.hot.mss);
+        let len = unsent.min(mss);
+        let fin = fin_waits && len == unsent;
+        // RFC 9293 3.8.6.2.1 (MUST-38): only whole segments, or all there is, so that no silly window is filled.
+        let window_end = self.hot.snd_una + self.hot.snd_wnd;
+        if self.hot.snd_nxt + len > window_end {
+            return None;
+        }
+        let fin = fin && self.hot.snd_nxt + len + 1 <= window_end;
+        if len == 0 && !fin {
+            return None;
+        }
+        if !fin && len < mss && self.nagle_holds(len) {
+            return None;
+        }
+        if len > 0 && self.sendable_bytes() == 0 {
+            return None;
+        }
+        Some((len, fin))
+    }
+
+    // RFC 9293 3.7.4 (SHLD-7, MUST-17), in Minshall's form as Linux has it: a small segment waits while one is
+    // unacknowledged.
+    fn nagle_holds(&self, len: u32) -> bool {
+        let options = &self.cold.options;
+        if options.cork || self.cold.more_follows {
+            return true;
+        }
+        let small_in_flight = self.cold.small_end > self.hot.snd_una && self.cold.small_end <= self.hot.snd_nxt;
+        !options.nodelay && self.hot.flight() > 0 && small_in_flight && len > 0
+    }
+
+    /// Nothing is in flight, and what waits may not go: a timer must look after it.
+    fn arm_window_probe(&mut self) {
+        if self.has_unsent() && self.hot.flight() == 0 && self.cold.timers.at(Timer::Retransmit).is_none() {
+            self.cold.timers.waiting = Waiting::Window;
+            self.cold.timers.set(Timer::Retransmit, self.shared.now + self.probe_interval_us());
+        }
+    }
+
+    /// Bytes or a FIN that were not sent yet.
+    pub(super) fn has_unsent(&self) -> bool {
+        let fin_waits = self.hot.flags.contains(Flags::FIN_QUEUED) && !self.hot.flags.contains(Flags::FIN_SENT);
+        self.hot.write_seq - self.hot.snd_nxt > 0 || fin_waits
+    }
+}

@@ -1,0 +1,175 @@
+//! SYN-RECEIVED on the passive side: a record in a listener's bounded queue, no connection yet
+//! (Linux: `tcp_check_req`).
+
+use ringway_wire::tcp::{Flags as Bits, Options, Repr, Timestamps};
+use ringway_wire::{SeqNumber, tcp};
+
+use super::shared::{Reply, Shared, header_of};
+use crate::conn::{Peer, ReceiveWindow};
+use crate::options::SocketOptions;
+use crate::packet::Segment;
+use crate::tables::FlowKey;
+use crate::time::Instant;
+
+/// RFC 6298 2.1: the time-out before the first sample.
+pub(super) const SYN_ACK_TIMEOUT_US: u64 = 1_000_000;
+
+/// The record of a half-open connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HalfOpen {
+    pub(super) key: FlowKey,
+    /// Index of the listener.
+    pub(super) listener: u32,
+    pub(super) iss: SeqNumber,
+    pub(super) irs: SeqNumber,
+    pub(super) peer: Peer,
+    window: u32,
+    pub(super) window_scale: u8,
+    advertised_mss: u16,
+    ts_offset: u32,
+    traffic_class: u8,
+    pub(super) sent_at: Instant,
+    pub(super) retransmissions: u32,
+    last_ack: Option<Instant>,
+}
+
+/// What becomes of a segment that arrives for a half-open connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Disposition {
+    Drop,
+    /// The SYN-ACK goes out again.
+    Answer,
+    /// An acknowledgement tells the peer where we are.
+    Acknowledge,
+    /// A reset, and the record goes back to nothing.
+    Reset,
+    /// The record goes.
+    End,
+    /// A reset for the segment; the record stays.
+    Refuse,
+    /// The handshake is over.
+    Establish,
+}
+
+impl HalfOpen {
+    /// Answers a SYN.
+    pub(super) fn of(
+        key: FlowKey,
+        listener: u32,
+        segment: &Segment,
+        iss: SeqNumber,
+        options: &SocketOptions,
+        shared: &Shared,
+    ) -> HalfOpen {
+        let config = &shared.config;
+        let largest = crate::conn::mss_for(config.mtu as u16, &key);
+        let advertised_mss = options.mss_bytes.map_or(largest, |chosen| chosen.min(largest));
+        let (window, window_scale) =
+            ReceiveWindow::open(config, options.receive_buffer_bytes, options.window_clamp_bytes, advertised_mss);
+        HalfOpen {
+            key,
+            listener,
+            iss,
+            irs: segment.seq,
+            peer: Peer::of(segment, config, 536),
+            window: window.threshold,
+            window_scale,
+            advertised_mss,
+            ts_offset: shared.isn.timestamp_offset(&key, config),
+            traffic_class: options.traffic_class,
+            sent_at: shared.now,
+            retransmissions: 0,
+            last_ack: None,
+        }
+    }
+
+    fn timestamps(&self, now: Instant) -> Option<Timestamps> {
+        let theirs = self.peer.timestamps?;
+        Some(Timestamps { value: (now.ms() as u32).wrapping_add(self.ts_offset), echo: theirs.value })
+    }
+
+    pub(super) fn send_syn_ack(&self, shared: &mut Shared) {
+        let header = Repr {
+            seq: self.iss,
+            ack: self.irs + 1,
+            flags: tcp::Flags::SYN | tcp::Flags::ACK,
+            window: self.window.min(65_535) as u16,
+            options: Options {
+                mss: Some(self.advertised_mss),
+                window_scale: self.peer.window_scale.map(|_| self.window_scale),
+                sack_permitted: self.peer.sack,
+                timestamps: self.timestamps(shared.now),
+                ..Options::NONE
+            },
+            ..header_of(&self.key)
+        };
+        shared.reply(Reply { key: self.key, header, traffic_class: self.traffic_class });
+    }
+
+    pub(super) fn acknowledge(&self, shared: &mut Shared) {
+        let scale = if self.peer.window_scale.is_some() { self.window_scale } else { 0 };
+        let header = Repr {
+            seq: self.iss + 1,
+            ack: self.irs + 1,
+            flags: tcp::Flags::ACK,
+            window: (self.window >> scale).min(65_535) as u16,
+            options: Options { timestamps: self.timestamps(shared.now), ..Options::NONE },
+            ..header_of(&self.key)
+        };
+        shared.reply(Reply { key: self.key, header, traffic_class: self.traffic_class });
+    }
+
+    /// A segment arrives (RFC 9293 3.10.7.4, SYN-RECEIVED).
+    pub(super) fn arrive(&mut self, segment: &Segment, shared: &Shared) -> Disposition {
+        let old = match (segment.options.timestamps, self.peer.timestamps) {
+            // RFC 7323 5.3 R1.
+            (Some(now), Some(then)) => (now.value.wrapping_sub(then.value) as i32) < 0,
+            _ => false,
+        };
+        let rcv_nxt = self.irs + 1;
+        if segment.flags & (Bits::SYN | Bits::ACK | Bits::RST) == Bits::SYN && segment.seq == self.irs && !old {
+            // The SYN again: our answer was lost.
+            return self.seldom(shared, Disposition::Answer);
+        }
+        // RFC 9293 3.10.7.4, first: check sequence number.
+        let acceptable = segment.end() >= rcv_nxt && segment.seq <= rcv_nxt + self.window;
+        if old || !acceptable {
+            return match segment.has(Bits::RST) {
+                true => Disposition::Drop,
+                false => self.seldom(shared, Disposition::Acknowledge),
+            };
+        }
+        if segment.has(Bits::RST) {
+            // RFC 9293 3.10.7.4, second: "If this connection was initiated with a passive OPEN, then return this connection
+            // to the LISTEN state"; RFC 5961 3.2: for the exact number only.
+            return match segment.seq == rcv_nxt {
+                true => Disposition::End,
+                false => self.seldom(shared, Disposition::Acknowledge),
+            };
+        }
+        let crossing = segment.has(Bits::SYN) && segment.seq == self.irs;
+        if segment.has(Bits::SYN) && !crossing {
+            // Fourth: "SYN-RECEIVED STATE: If the connection was initiated with a passive OPEN, then return this connection to
+            // the LISTEN state and return." With a reset, as Linux does.
+            return Disposition::Reset;
+        }
+        // Fifth: "if the ACK bit is off, drop the segment and return."
+        if !segment.has(Bits::ACK) {
+            return Disposition::Drop;
+        }
+        // "If the segment acknowledgment is not acceptable, form a reset segment, <SEQ=SEG.ACK><CTL=RST>, and send it."
+        if segment.ack != self.iss + 1 {
+            return Disposition::Refuse;
+        }
+        Disposition::Establish
+    }
+
+    fn seldom(&mut self, shared: &Shared, disposition: Disposition) -> Disposition {
+        let pause_us = u64::from(shared.config.tcp_invalid_ratelimit) * 1000;
+        if self.last_ack.is_some_and(|at| shared.now.since_us(at) < pause_us) {
+            return Disposition::Drop;
+        }
+        self.last_ack = Some(shared.now);
+        disposition
+    }
+}

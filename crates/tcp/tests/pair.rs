@@ -1,0 +1,91 @@
+//! Two engines talk to each other: the whole of a connection's life over a link.
+
+mod common;
+
+use common::{Pair, pattern};
+use ringway_tcp::{Config, Error, ReceiveFlags, SendFlags, Shutdown, State};
+
+#[test]
+fn bytes_go_both_ways() {
+    let (mut pair, client, server) = Pair::connected(Config::default());
+    let bytes = pattern(300_000);
+    pair.transfer(0, client, server, &bytes, 10_000_000);
+    pair.transfer(1, server, client, &bytes, 10_000_000);
+}
+
+#[test]
+fn a_lost_packet_is_sent_again() {
+    let (mut pair, client, server) = Pair::connected(Config::default());
+    pair.fates[0] = Some(Box::new(|number, _| if number == 5 { vec![] } else { vec![0] }));
+    pair.transfer(0, client, server, &pattern(50_000), 10_000_000);
+}
+
+fn states(pair: &Pair, client: ringway_tcp::ConnId, server: ringway_tcp::ConnId) -> (State, State) {
+    (pair.ends[0].state(client).unwrap(), pair.ends[1].state(server).unwrap())
+}
+
+#[test]
+fn the_client_ends_first() {
+    let (mut pair, client, server) = Pair::connected(Config::default());
+    pair.send(0, client, b"last words");
+    pair.ends[0].shutdown(pair.now, client, Shutdown::Send).unwrap();
+    pair.run_for(100_000);
+    assert_eq!(states(&pair, client, server), (State::FinWait2, State::CloseWait));
+    assert_eq!(pair.recv(1, server), b"last words");
+    assert_eq!(pair.ends[1].recv(pair.now, server, &mut [0; 9], ReceiveFlags::empty()), Ok(0));
+    pair.send(1, server, b"goodbye");
+    pair.ends[1].close(pair.now, server).unwrap();
+    pair.run_for(100_000);
+    assert_eq!(pair.recv(0, client), b"goodbye");
+    assert_eq!(pair.ends[0].recv(pair.now, client, &mut [0; 9], ReceiveFlags::empty()), Ok(0));
+    pair.ends[0].close(pair.now, client).unwrap();
+    assert_eq!((pair.ends[0].counts(), pair.ends[1].counts()), ((0, 0, 1), (0, 0, 0)));
+    pair.run_for(61_000_000);
+    assert_eq!(pair.ends[0].counts(), (0, 0, 0));
+    assert_eq!([pair.ends[0].buffer_bytes(), pair.ends[1].buffer_bytes()], [0, 0]);
+}
+
+#[test]
+fn both_end_at_once() {
+    let (mut pair, client, server) = Pair::connected(Config::default());
+    pair.ends[0].close(pair.now, client).unwrap();
+    pair.ends[1].close(pair.now, server).unwrap();
+    pair.run_for(100_000);
+    assert_eq!((pair.ends[0].counts(), pair.ends[1].counts()), ((0, 0, 1), (0, 0, 1)));
+}
+
+#[test]
+fn a_reset_reaches_the_other_side() {
+    let (mut pair, client, server) = Pair::connected(Config::default());
+    pair.ends[0].abort(pair.now, client).unwrap();
+    pair.run_for(100_000);
+    let result = pair.ends[1].recv(pair.now, server, &mut [0; 9], ReceiveFlags::empty());
+    assert_eq!(result, Err(Error::ConnectionReset));
+    assert_eq!(pair.ends[1].send(pair.now, server, b"x", SendFlags::empty()), Err(Error::BrokenPipe));
+    assert_eq!(pair.ends[0].recv(pair.now, client, &mut [0; 9], ReceiveFlags::empty()), Err(Error::BadHandle));
+}
+
+#[test]
+fn nobody_listens() {
+    let mut pair = Pair::new(Config::default());
+    let (here, there) = (common::endpoint("10.0.0.1:0"), common::endpoint("10.0.0.2:80"));
+    let client = pair.ends[0].connect(pair.now, here, there, &Default::default()).unwrap();
+    pair.run_for(100_000);
+    assert_eq!(pair.ends[0].take_error(client), Ok(Some(Error::ConnectionRefused)));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let run = || {
+        let (mut pair, client, server) = Pair::connected(Config::default());
+        let trace = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let writer = trace.clone();
+        pair.fates[0] = Some(Box::new(move |number, packet: &[u8]| {
+            writer.borrow_mut().extend_from_slice(packet);
+            if number % 7 == 3 { vec![] } else { vec![number % 3 * 1000] }
+        }));
+        pair.transfer(0, client, server, &pattern(100_000), 100_000_000);
+        trace.take()
+    };
+    assert!(run() == run());
+}

@@ -53,7 +53,7 @@ impl Conn<'_> {
     }
 
     // RFC 9293 3.10.7.4, first: check sequence number.
-    /// Whether the segment is one for now; if not, it has been answered.
+    /// Whether the segment fits the window and the clock; if not, it has been answered.
     fn is_acceptable(&mut self, segment: &Segment) -> bool {
         // RFC 7323 5.3 R1: "If SEG.TSval < TS.Recent... then: Send an acknowledgment in reply... drop the segment",
         // resets excepted.

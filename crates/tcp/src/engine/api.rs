@@ -220,7 +220,7 @@ impl Engine {
         Ok(&self.cold[self.index(id)?].options)
     }
 
-    /// What a connection is ready for now: the level, where events are edges.
+    /// What a connection is ready for at present: the level, where events are edges.
     ///
     /// # Errors
     /// `BadHandle`.

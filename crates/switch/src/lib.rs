@@ -1,0 +1,5 @@
+//! The software switch and its routing.
+
+#![forbid(unsafe_code)]
+
+pub mod dxr;

@@ -13,6 +13,7 @@ use ringway_channel::{End, EndPage};
 
 use crate::epoll::Registrations;
 use crate::family::{self, Slot};
+use crate::leave::Hold;
 use crate::spin::SpinState;
 use crate::spinlock::SpinLock;
 use crate::sys;
@@ -402,6 +403,19 @@ impl Conn {
         let mut free = FREE.lock();
         self.next_free.store(free.head, Relaxed);
         free.head = index + 1;
+    }
+}
+
+/// A connection that a waiting call keeps.
+pub(crate) struct Pin(pub(crate) u32, pub(crate) &'static Conn);
+
+impl Hold for Pin {
+    fn take(&self) {
+        self.1.pin();
+    }
+
+    fn give_back(&self) {
+        self.1.put(self.0);
     }
 }
 

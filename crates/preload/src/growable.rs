@@ -3,6 +3,7 @@
 use core::mem::size_of;
 use core::ptr;
 
+use crate::leave::Hold;
 use crate::sys;
 
 pub(crate) struct Growable<T: Copy> {
@@ -82,6 +83,18 @@ impl<T: Copy> Growable<T> {
         }
         (self.base, self.capacity) = (fresh, capacity);
         true
+    }
+}
+
+/// An array's pages, given back when the call that uses it is over or left. The array outlives this.
+pub(crate) struct Pages<T: Copy>(pub(crate) *mut Growable<T>);
+
+impl<T: Copy> Hold for Pages<T> {
+    fn take(&self) {}
+
+    fn give_back(&self) {
+        // SAFETY: the maker's promise; the call uses the array no more.
+        unsafe { (*self.0).clear() };
     }
 }
 

@@ -13,6 +13,7 @@
 //!   readiness   poll's answer for a connection        wait,spin sleeping for one connection
 //!   epoll/      sets of connections                   signals/  deferral while tables are changed
 //!   process     fork and its relatives                exec,exit what other programs inherit; last words
+//!   leave       calls that never return
 //! ```
 //!
 //! Rules: no allocation, no std I/O, no lock held where a signal handler can run, no panic. Memory that
@@ -36,6 +37,7 @@ mod hooks;
 mod hostile;
 mod iov;
 mod kernel;
+mod leave;
 mod lock;
 mod monitor;
 mod ops;

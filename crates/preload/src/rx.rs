@@ -8,8 +8,9 @@ use ringway_channel::end::SHUT_RX;
 use ringway_channel::{End, Path, RxSource};
 use ringway_mem::ring::{Spans, Violation};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Pin};
 use crate::iov::{Cursor, Sink};
+use crate::leave::Hold;
 use crate::thread::Critical;
 use crate::tx::{Outcome, lock_rx};
 use crate::wait::{self, Waiter, Wake};
@@ -75,11 +76,10 @@ pub(crate) fn receive(index: u32, conn: &'static Conn, fd: c_int, cursor: &mut i
         stats::count(|c| &c.ring_rx_calls);
         return Outcome::Done(done as isize);
     }
-    conn.pin();
-    drop(critical);
-    let outcome = receive_rest(conn, &end, fd, cursor, &request, done, flags, stop);
-    conn.put(index);
-    outcome
+    Pin(index, conn).during(|| {
+        drop(critical);
+        receive_rest(conn, &end, fd, cursor, &request, done, flags, stop)
+    })
 }
 
 /// A call for no bytes. On a socket it waits for the first byte like any other (and takes none); as a

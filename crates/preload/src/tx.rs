@@ -7,8 +7,9 @@ use ringway_channel::layout::CLASS_BYTES;
 use ringway_channel::{End, Path, Reason};
 use ringway_mem::ring::{Resized, Spans, Violation};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Pin};
 use crate::iov::Source;
+use crate::leave::Hold;
 use crate::lock::{Held, RobustLock};
 use crate::thread::Critical;
 use crate::wait::{self, Waiter, Wake};
@@ -116,11 +117,10 @@ pub(crate) fn send(index: u32, conn: &'static Conn, fd: c_int, cursor: &mut impl
         stats::count(|c| &c.ring_tx_calls);
         return Outcome::Done(done as isize);
     }
-    conn.pin();
-    drop(critical);
-    let outcome = send_rest(conn, &end, fd, cursor, total, done, flags, stop);
-    conn.put(index);
-    outcome
+    Pin(index, conn).during(|| {
+        drop(critical);
+        send_rest(conn, &end, fd, cursor, total, done, flags, stop)
+    })
 }
 
 /// Why a send with these flags is the kernel's alone, if it is.

@@ -106,7 +106,7 @@ pub(crate) struct Inner {
     /// Where the next look at the hot list begins: everybody gets a turn.
     pub(super) next: usize,
     /// Threads asleep in the kernel for this set.
-    pub(super) sleepers: u32,
+    pub(crate) sleepers: u32,
     /// Wakes the threads that fell asleep before the first conversion.
     rousing: Option<Rousing>,
 }

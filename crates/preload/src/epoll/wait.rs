@@ -1,5 +1,6 @@
 //! `epoll_wait` and its relatives.
 
+use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 
@@ -7,6 +8,7 @@ use libc::{c_int, epoll_event, sigset_t, timespec};
 
 use super::report::Output;
 use super::set::Set;
+use crate::leave::Hold;
 use crate::{real, spin, stats, sys, thread};
 
 /// While rings have events, the kernel is asked at least this often, in microseconds.
@@ -230,16 +232,33 @@ fn kernel_is_overdue(set: &Set) -> bool {
 
 /// Arms, looks once more, sleeps in the kernel, disarms.
 fn sleep(set: &'static Set, epfd: c_int, out: &mut Output, timeout: Timeout, mask: *const sigset_t) -> isize {
-    let silent = set.lock().arm(0);
-    set.lock().sweep(out);
-    let mut answer = 0;
-    if out.len == 0 && !set.lock().has_due(0) {
+    let armed = Armed { set, silent: Cell::new(false) };
+    armed.during(|| {
+        set.lock().sweep(out);
+        if out.len > 0 || set.lock().has_due(0) {
+            return 0;
+        }
         stats::count(|c| &c.sleeps);
-        let (slice, _) = timeout.slice(if silent { SILENT_SLICE_NS } else { SLICE_NS });
-        answer = ask_kernel(set, epfd, out, slice, mask);
+        let (slice, _) = timeout.slice(if armed.silent.get() { SILENT_SLICE_NS } else { SLICE_NS });
+        ask_kernel(set, epfd, out, slice, mask)
+    })
+}
+
+/// A set whose bells are armed for a sleep.
+struct Armed {
+    set: &'static Set,
+    /// Some peer cannot ring.
+    silent: Cell<bool>,
+}
+
+impl Hold for Armed {
+    fn take(&self) {
+        self.silent.set(self.set.lock().arm(0));
     }
-    set.lock().disarm(0);
-    answer
+
+    fn give_back(&self) {
+        self.set.lock().disarm(0);
+    }
 }
 
 /// One kernel wait into the free part of the output; tokens are taken out. The answer is negative for

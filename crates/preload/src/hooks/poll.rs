@@ -4,7 +4,8 @@ use libc::{c_int, c_ulong, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t
 
 use super::io::export;
 use crate::epoll::{self, Timeout};
-use crate::growable::Growable;
+use crate::growable::{Growable, Pages};
+use crate::leave::Hold;
 use crate::ops::poll;
 use crate::ops::select::{self, Bits};
 use crate::{attach, copy, real, sys};
@@ -31,7 +32,10 @@ fn mixed_poll(fds: *mut pollfd, count: usize, timeout: Timeout, mask: *const sig
             }
         }
     }
-    let own = if count <= small.len() { small.get_mut(..count).unwrap_or(&mut []) } else { large.as_mut_slice() };
+    let pages = &raw mut large;
+    // SAFETY: on this frame, and freed only when `own` is used no more.
+    let many = unsafe { &mut *pages };
+    let own = if count <= small.len() { small.get_mut(..count).unwrap_or(&mut []) } else { many.as_mut_slice() };
     let bytes = size_of_val(own);
     // SAFETY: `own` has room for `bytes`; a bad source is survived.
     let missing = unsafe { copy::copy(own.as_mut_ptr().cast(), fds.cast(), bytes) };
@@ -45,15 +49,16 @@ fn mixed_poll(fds: *mut pollfd, count: usize, timeout: Timeout, mask: *const sig
             n => n as isize,
         };
     }
-    let answer = poll::poll(own, timeout, mask);
-    if answer >= 0 {
-        for (i, p) in own.iter().enumerate() {
-            // SAFETY: address arithmetic, and a bad address is survived.
-            unsafe { copy::write(&raw mut (*fds.wrapping_add(i)).revents, p.revents) };
+    Pages(pages).during(|| {
+        let answer = poll::poll(own, timeout, mask);
+        if answer >= 0 {
+            for (i, p) in own.iter().enumerate() {
+                // SAFETY: address arithmetic, and a bad address is survived.
+                unsafe { copy::write(&raw mut (*fds.wrapping_add(i)).revents, p.revents) };
+            }
         }
-    }
-    large.clear();
-    answer
+        answer
+    })
 }
 
 export!(poll, __poll = fn(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {

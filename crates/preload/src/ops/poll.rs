@@ -8,6 +8,7 @@ use ringway_channel::Path;
 use crate::conn::{self, Conn};
 use crate::epoll::{self, Timeout};
 use crate::growable::Growable;
+use crate::leave::Hold;
 use crate::spin::{self, SpinState};
 use crate::table::{self, Entry};
 use crate::{bell, readiness, real, stats, sys, thread, upgrade, wait};
@@ -37,45 +38,72 @@ pub(crate) fn concerns_us(fd: c_int) -> bool {
 pub(crate) fn poll(fds: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) -> isize {
     let mut small = ([NOTHING; SMALL], [0; SMALL]);
     let (mut large_asked, mut large_pins) = (Growable::new(), Growable::new());
+    let large = (&raw mut large_asked, &raw mut large_pins);
     let (asked, pins) = if fds.len() <= SMALL {
         let parts = (small.0.get_mut(..fds.len()), small.1.get_mut(..fds.len()));
         (parts.0.unwrap_or(&mut []), parts.1.unwrap_or(&mut []))
     } else {
-        if !fds.iter().all(|_| large_asked.push(NOTHING) && large_pins.push(0)) {
-            large_asked.clear();
-            large_pins.clear();
+        // SAFETY: both are on this frame, and `held` uses them only when these slices are used no more.
+        let (asked, pins) = unsafe { (&mut *large.0, &mut *large.1) };
+        if !fds.iter().all(|_| asked.push(NOTHING) && pins.push(0)) {
+            asked.clear();
+            pins.clear();
             return -(libc::ENOMEM as isize);
         }
-        (large_asked.as_mut_slice(), large_pins.as_mut_slice())
+        (asked.as_mut_slice(), pins.as_mut_slice())
     };
-    pin_all(fds, pins);
-    let answer = Wait { fds, asked, pins }.run(timeout, mask);
-    unpin_all(pins);
-    large_asked.clear();
-    large_pins.clear();
-    answer
+    let held = Held { fds, pins, large };
+    // SAFETY: `held` keeps nothing but the addresses, and uses them only before and after the wait.
+    held.during(|| unsafe { Wait { fds: &mut *held.fds, asked, pins: &*held.pins } }.run(timeout, mask))
 }
 
 const NOTHING: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
-/// Keeps the connections of the array while the thread may sleep. `pins` gets the index plus one of each: another
-/// thread may close the descriptor meanwhile, and the number may come to mean something else.
-fn pin_all(fds: &mut [pollfd], pins: &mut [u32]) {
-    for (p, pin) in fds.iter_mut().zip(pins) {
-        p.revents = 0;
-        if let Some((index, c)) = upgrade::upgraded(p.fd) {
-            c.pin();
-            c.poll_sleepers.fetch_add(1, SeqCst);
-            *pin = index + 1;
+/// The arrays of a call, and the connections that it keeps while the thread may sleep.
+struct Held {
+    fds: *mut [pollfd],
+    /// The index plus one of each connection: another thread may close the descriptor meanwhile, and the number may
+    /// come to mean something else.
+    pins: *mut [u32],
+    /// Where the private arrays lie if there are many entries.
+    large: (*mut Growable<pollfd>, *mut Growable<u32>),
+}
+
+impl Held {
+    /// Keeps the connections of the array.
+    fn pin_all(&self) {
+        // SAFETY: the arrays live as long as the call, which has not begun to use them.
+        let (fds, pins) = unsafe { (&mut *self.fds, &mut *self.pins) };
+        for (p, pin) in fds.iter_mut().zip(pins) {
+            p.revents = 0;
+            if let Some((index, c)) = upgrade::upgraded(p.fd) {
+                c.pin();
+                c.poll_sleepers.fetch_add(1, SeqCst);
+                *pin = index + 1;
+            }
         }
     }
 }
 
-fn unpin_all(pins: &[u32]) {
-    for &pin in pins {
-        if let Some(c) = pinned(pin) {
-            c.poll_sleepers.fetch_sub(1, SeqCst);
-            c.put(pin - 1);
+impl Hold for Held {
+    fn take(&self) {
+        self.pin_all();
+    }
+
+    fn give_back(&self) {
+        // SAFETY: as in `pin_all`; the call does not use them any more.
+        let (fds, pins) = unsafe { (&mut *self.fds, &*self.pins) };
+        disarm(fds, pins);
+        for &pin in pins {
+            if let Some(c) = pinned(pin) {
+                c.poll_sleepers.fetch_sub(1, SeqCst);
+                c.put(pin - 1);
+            }
+        }
+        // SAFETY: as above; the arrays above may lie in them, and are not used again.
+        unsafe {
+            (*self.large.0).clear();
+            (*self.large.1).clear();
         }
     }
 }
@@ -116,7 +144,7 @@ impl Wait<'_> {
             }
             let silent = self.arm();
             if self.any_of_ours() {
-                self.disarm();
+                disarm(self.fds, self.pins);
                 continue;
             }
             stats::count(|c| &c.sleeps);
@@ -140,7 +168,7 @@ impl Wait<'_> {
         let answer = unsafe { real::ppoll()(self.asked.as_mut_ptr(), self.asked.len() as u64, &slice, mask) };
         let answer = if answer < 0 { -(sys::errno() as isize) } else { answer as isize };
         if armed {
-            self.disarm();
+            disarm(self.fds, self.pins);
         }
         if answer < 0 {
             return (0, answer);
@@ -201,18 +229,18 @@ impl Wait<'_> {
         }
         silent
     }
+}
 
-    /// The sleep is over: doorbell bytes need not stay any longer for this thread. The words stay armed.
-    fn disarm(&mut self) {
-        for (p, &pin) in self.fds.iter_mut().zip(self.pins) {
-            if let Some(c) = pinned(pin) {
-                for (mark, room) in [(AWAITS_DATA, false), (AWAITS_ROOM, true)] {
-                    if p.revents & mark != 0 {
-                        bell::drop_waiter(c, room);
-                    }
+/// The sleep is over: doorbell bytes need not stay any longer for this thread. The words stay armed.
+fn disarm(fds: &mut [pollfd], pins: &[u32]) {
+    for (p, &pin) in fds.iter_mut().zip(pins) {
+        if let Some(c) = pinned(pin) {
+            for (mark, room) in [(AWAITS_DATA, false), (AWAITS_ROOM, true)] {
+                if p.revents & mark != 0 {
+                    bell::drop_waiter(c, room);
                 }
-                p.revents &= !(AWAITS_DATA | AWAITS_ROOM);
             }
+            p.revents &= !(AWAITS_DATA | AWAITS_ROOM);
         }
     }
 }

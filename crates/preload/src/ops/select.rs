@@ -7,7 +7,8 @@ use libc::{
 
 use crate::copy;
 use crate::epoll::Timeout;
-use crate::growable::Growable;
+use crate::growable::{Growable, Pages};
+use crate::leave::Hold;
 use crate::ops::poll;
 
 /// What makes a descriptor show in each of the three sets (include/linux/poll.h, fs/select.c).
@@ -69,6 +70,7 @@ fn for_each(count: c_int, sets: [Bits; 3], mut f: impl FnMut(c_int, [bool; 3])) 
 /// The whole call; sets are rewritten. A count or a negated errno.
 pub(crate) fn select(count: c_int, sets: [Bits; 3], timeout: Timeout, mask: *const sigset_t) -> isize {
     let mut fds = Growable::new();
+    let pages = &raw mut fds;
     let mut full = false;
     let readable = for_each(count, sets, |fd, [r, w, x]| {
         let events = if r { IN_SET & !(POLLHUP | POLLERR) } else { 0 }
@@ -76,13 +78,12 @@ pub(crate) fn select(count: c_int, sets: [Bits; 3], timeout: Timeout, mask: *con
             | if x { EX_SET } else { 0 };
         full |= !fds.push(pollfd { fd, events, revents: 0 });
     });
-    let answer = match (readable, full) {
+    Pages(pages).during(|| match (readable, full) {
         (false, _) => -(libc::EFAULT as isize),
         (_, true) => -(libc::ENOMEM as isize),
-        _ => poll_and_write(count, sets, fds.as_mut_slice(), timeout, mask),
-    };
-    fds.clear();
-    answer
+        // SAFETY: on this frame, and freed only when the call uses it no more.
+        _ => poll_and_write(count, sets, unsafe { &mut *pages }.as_mut_slice(), timeout, mask),
+    })
 }
 
 fn poll_and_write(count: c_int, sets: [Bits; 3], fds: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) -> isize {

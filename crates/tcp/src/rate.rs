@@ -100,6 +100,11 @@ impl RateEstimator {
         }
     }
 
+    /// Segments that had been delivered when the segment was sent that this ACK samples.
+    pub fn sampled_prior_delivered(&self) -> Option<u32> {
+        self.gathering.map(|gathering| gathering.newest.snapshot.delivered)
+    }
+
     /// The ACK has been read: `newly_delivered` segments arrived with it. Answers its sample, if it gives one.
     /// `reneged` voids it: the counts are wrong while the receiver takes back what it had.
     pub fn on_ack_end(

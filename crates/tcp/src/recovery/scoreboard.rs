@@ -300,6 +300,48 @@ impl Scoreboard {
         (self.waiting_out, self.lost_out) = (0, 0);
     }
 
+    /// Segments larger than `mss` can not arrive any more: cuts them up and marks the pieces lost that are not SACKed.
+    /// Answers how many. (Leaves them whole if the pieces would be more than [`SEGMENTS_MAX`]; then only their
+    /// beginnings can be sent again, and partial acknowledgements cut the rest.) Allocates; paths seldom shrink.
+    pub fn resegment(&mut self, mss: u32) -> u32 {
+        let mss = mss.clamp(1, u32::from(u16::MAX)) as u16;
+        let pieces = |len: u16| u32::from(len.div_ceil(mss));
+        let whole = self.numbers().map(|n| pieces(self.at(n).len)).sum::<u32>() > SEGMENTS_MAX;
+        let old = core::mem::replace(self, Scoreboard::new(self.una));
+        let mut lost = 0;
+        for segment in old.numbers().map(|number| *old.at(number)) {
+            let too_large = segment.len > mss;
+            let mut left = segment.len;
+            while left > 0 {
+                let len = if whole { left } else { left.min(mss) };
+                left -= len;
+                lost += u32::from(self.push_like(&segment, len, too_large));
+            }
+        }
+        lost
+    }
+
+    /// Appends a piece of `segment` in the state that it is in. Answers whether it was newly marked lost.
+    fn push_like(&mut self, segment: &Segment, len: u16, too_large: bool) -> bool {
+        let (sent, snapshot, app_limited) = (segment.sent, segment.snapshot, segment.has(APP_LIMITED));
+        // There is room: `resegment` has counted.
+        if self.push(len, sent, snapshot, app_limited).is_err() {
+            return false;
+        }
+        let number = self.first.wrapping_add(self.len - 1);
+        if segment.has(LOST) {
+            self.mark_lost(number);
+        }
+        if segment.has(RETRANSMITTED) {
+            self.retransmitted(number, sent, snapshot, app_limited);
+        }
+        self.at_mut(number).transmissions = segment.transmissions;
+        if segment.has(SACKED) {
+            self.mark_sacked(number);
+        }
+        too_large && self.mark_lost(number)
+    }
+
     /// RFC 6675 4, NextSeg() (1): the first segment that is deemed lost and was not sent again.
     pub fn next_waiting(&self) -> Option<u32> {
         if self.waiting_out == 0 {

@@ -160,7 +160,7 @@ fn compare(board: &Scoreboard, plain: &[Plain], popped: u32) -> Result<(), TestC
     prop_assert_eq!(board.next_missing(popped, end), missing);
     // The list holds what has an order; what was never forgotten stands in that order.
     let listed: Vec<u64> =
-        by_time(&board).iter().map(|n| plain[n.wrapping_sub(popped) as usize].order.unwrap()).collect();
+        by_time(board).iter().map(|n| plain[n.wrapping_sub(popped) as usize].order.unwrap()).collect();
     prop_assert_eq!(listed.len(), plain.iter().filter(|s| s.order.is_some()).count());
     prop_assert!(listed.iter().filter(|o| **o > 0).is_sorted());
     Ok(())

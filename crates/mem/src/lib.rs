@@ -1,9 +1,21 @@
 //! Everything that two address spaces share.
+//!
+//! - [`region`]: sealed memory; [`sync`]: the atomics, with their loom twin.
+//! - [`ring`]: bytes of a connection; [`stats`]: the statistics page of a process.
+//! - [`slot`], [`kring`], [`pool`]: packet ports: slots and rings as netmap's programs see them, what netmap's
+//!   kernel would keep of a ring, and the region that holds them with their buffers.
+//! - [`lock`]: a lock that survives its holder; [`limits`]: how fast memory is at best.
 
+pub mod kring;
 #[cfg(not(loom))]
 pub mod limits;
+#[cfg(not(loom))]
+pub mod lock;
+#[cfg(not(loom))]
+pub mod pool;
 pub mod region;
 pub mod ring;
+pub mod slot;
 #[cfg(not(loom))]
 pub mod stats;
 pub mod sync;

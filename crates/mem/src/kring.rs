@@ -1,0 +1,176 @@
+//! What netmap's kernel keeps for each ring: how far its side has come, and who sleeps for it.
+//!
+//! ```text
+//!              line 0, the ring's own syncs      line 1            line 2            line 3
+//!              lock, last head, cur, tail        hwcur             hwtail            waiters
+//!  tx ring     the sender's                      taken up to here  free up to here   sender waits for space
+//!  rx ring     the receiver's                    released up to    filled up to      receiver waits for slots
+//! ```
+//! Slots `hwcur..hwtail` (a ring of indices) are the user's, `hwtail..hwcur` the port's, and one slot always stays
+//! unused, so equal means empty. The two words have a writer each: on an rx ring `hwtail` belongs to whoever
+//! delivers and `hwcur` to the receiver's syncs. Readers bound what they read by the slot count that they know
+//! themselves.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering::*, fence};
+
+/// Lock word; see `lock`.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct LockWord(pub(crate) AtomicU32);
+
+/// What the syncs of a ring's own side keep. Guarded by `lock`.
+#[repr(C, align(128))]
+pub struct OwnLine {
+    /// Held by the thread that syncs the ring.
+    pub lock: LockWord,
+    /// The head that the last sync accepted.
+    pub rhead: AtomicU32,
+    /// And its cur.
+    pub rcur: AtomicU32,
+    /// The tail that the last sync showed.
+    pub rtail: AtomicU32,
+    /// Buffer on its way from an rx ring into this one while two slots swap theirs; 0 for none. What a
+    /// killed sender leaves here, and nowhere else, goes back to its pool.
+    pub in_flight: AtomicU32,
+    _pad: [AtomicU32; 3],
+    /// Frames that went through, counted by their last fragment.
+    pub packets: AtomicU64,
+    pub bytes: AtomicU64,
+    /// Slots thrown away: no room, impossible buffer or length.
+    pub dropped: AtomicU64,
+    /// Syncs refused because head or cur were impossible.
+    pub reinits: AtomicU64,
+    pub syncs: AtomicU64,
+    _rest: [AtomicU64; 7],
+}
+
+/// One index on a cache line of its own (neighbouring lines are fetched in pairs).
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct IndexLine(AtomicU32);
+
+impl IndexLine {
+    /// The index, with everything that its writer did before; anything that is not below `num_slots` is
+    /// taken for 0, which at worst misplaces the liar's own slots.
+    #[inline]
+    pub fn get(&self, num_slots: u32) -> u32 {
+        let index = self.0.load(Acquire);
+        if index < num_slots { index } else { 0 }
+    }
+
+    /// Shows the index, and everything done before, to the other side.
+    #[inline]
+    pub fn set(&self, index: u32) {
+        self.0.store(index, Release);
+    }
+}
+
+/// Who sleeps until the ring moves.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct WaitLine {
+    /// `BELL_*`: who wants to be woken.
+    armed: AtomicU32,
+    /// Grows with each wake-up; futex sleepers sleep on it.
+    pub turn: AtomicU32,
+}
+
+/// A sleeper on [`WaitLine::turn`].
+pub const BELL_FUTEX: u32 = 1;
+
+impl WaitLine {
+    /// Sleeper, before its last look at the ring: asks for `bells`. Returns the turn to sleep on.
+    pub fn arm(&self, bells: u32) -> u32 {
+        let turn = self.turn.load(Acquire);
+        self.armed.fetch_or(bells, SeqCst);
+        fence(SeqCst);
+        turn
+    }
+
+    /// Waker, after moving an index: the bells to ring, each arming answered once. The turn has moved on.
+    #[inline]
+    pub fn take(&self) -> u32 {
+        fence(SeqCst);
+        if self.armed.load(Relaxed) == 0 {
+            return 0;
+        }
+        let bells = self.armed.swap(0, AcqRel);
+        self.turn.fetch_add(1, Release);
+        bells
+    }
+}
+
+/// See the module's drawing.
+#[repr(C, align(128))]
+pub struct Kring {
+    pub own: OwnLine,
+    pub hwcur: IndexLine,
+    pub hwtail: IndexLine,
+    pub waiters: WaitLine,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<OwnLine>() == 128 && size_of::<IndexLine>() == 128 && size_of::<WaitLine>() == 128);
+    assert!(size_of::<Kring>() == KRING_BYTES && align_of::<Kring>() == 128);
+    assert!(offset_of!(Kring, hwcur) == 128 && offset_of!(Kring, hwtail) == 256 && offset_of!(Kring, waiters) == 384);
+};
+
+/// Bytes of a [`Kring`] in shared memory.
+pub const KRING_BYTES: usize = 512;
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use crate::slot::{Slot, SlotCell};
+    use loom::sync::Arc;
+    use loom::thread;
+
+    #[derive(Default)]
+    struct Ring {
+        slots: [SlotCell; 2],
+        hwtail: IndexLine,
+        hwcur: IndexLine,
+        waiters: WaitLine,
+    }
+
+    /// A slot that the tail shows is there as a whole, and a slot given back is written only afterwards.
+    #[test]
+    fn slots_are_seen_as_they_were_published() {
+        loom::model(|| {
+            let ring = Arc::new(Ring::default());
+            let theirs = ring.clone();
+            let sender = thread::spawn(move || {
+                theirs.slots[0].store(Slot { buf_idx: 7, len: 60, flags: 0, ptr: 7 });
+                theirs.hwtail.set(1);
+                if theirs.hwcur.get(2) == 1 {
+                    assert_eq!(theirs.slots[0].load().buf_idx, 9);
+                }
+            });
+            if ring.hwtail.get(2) == 1 {
+                assert_eq!(ring.slots[0].load(), Slot { buf_idx: 7, len: 60, flags: 0, ptr: 7 });
+                ring.slots[0].store(Slot { buf_idx: 9, ..Slot::default() });
+                ring.hwcur.set(1);
+            }
+            sender.join().unwrap();
+        });
+    }
+
+    /// Whoever armed before looking either sees the slot or is woken, by the futex word's change too.
+    #[test]
+    fn no_wake_up_is_lost() {
+        loom::model(|| {
+            let ring = Arc::new(Ring::default());
+            let theirs = ring.clone();
+            let waker = thread::spawn(move || {
+                theirs.hwtail.set(1);
+                theirs.waiters.take()
+            });
+            let turn = ring.waiters.arm(BELL_FUTEX);
+            let seen = ring.hwtail.get(2);
+            let rung = waker.join().unwrap();
+            assert!(seen == 1 || (rung == BELL_FUTEX && ring.waiters.turn.load(Acquire) != turn));
+        });
+    }
+}

@@ -1,0 +1,88 @@
+//! The first pages of a pool's region: what it is, and the ports in it.
+
+use super::layout::RingCounts;
+use crate::sync::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Ports of a region at most. Port 0 is nobody, so one less can be made.
+pub const PORTS_MAX: u32 = 256;
+/// Bytes of a port's name at most.
+pub const NAME_BYTES: usize = 64;
+
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ringpool");
+/// Of the layout below and in `layout`; who finds another one refuses the region.
+pub(super) const VERSION: u32 = 1;
+
+#[repr(C)]
+pub(super) struct Header {
+    pub(super) magic: AtomicU64,
+    pub(super) version: AtomicU32,
+    pub(super) buffers: AtomicU32,
+    pub(super) buffer_bytes: AtomicU32,
+    pub(super) object_pages: AtomicU32,
+    /// Random; tells one region from another.
+    pub(super) id: AtomicU64,
+}
+
+/// `state` of a record.
+pub(super) const UNUSED: u32 = 0;
+/// Made, and in the state in which it was made or renewed: nobody has opened it since.
+pub(super) const CLEAN: u32 = 1;
+/// Somebody opened it, and may have died since.
+pub(super) const OPENED: u32 = 2;
+
+/// One port of the region. Written under the control lock; zero is free.
+#[repr(C, align(256))]
+pub struct PortRecord {
+    /// UNUSED, CLEAN or OPENED.
+    pub(super) state: AtomicU32,
+    /// Not 0: the port is being set right after a death; nobody delivers to it.
+    pub(super) frozen: AtomicU32,
+    /// First of its pages for rings, and how many.
+    pub(super) first_page: AtomicU32,
+    pub(super) pages: AtomicU32,
+    counts: [AtomicU32; 6],
+    /// The other end (a port number) if this is one end of a pipe, else 0.
+    pub(super) peer: AtomicU32,
+    /// Buffers may move freely between ports of one domain: those that one family of processes opened.
+    pub(super) domain: AtomicU64,
+    /// What back ends of the port keep here, by their own rules.
+    pub scratch: [AtomicU64; 8],
+    name: [AtomicU64; NAME_BYTES / 8],
+}
+
+const _: () = assert!(size_of::<PortRecord>() == 256);
+
+impl PortRecord {
+    /// Whether delivering to this port must wait: what a dead user left is being set right.
+    #[inline]
+    pub fn frozen(&self) -> bool {
+        self.frozen.load(Acquire) != 0
+    }
+
+    pub(super) fn set_counts(&self, c: RingCounts) {
+        for (word, value) in self.counts.iter().zip([c.tx, c.host_tx, c.rx, c.host_rx, c.tx_slots, c.rx_slots]) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    /// As written; the caller checks them.
+    pub(super) fn counts(&self) -> RingCounts {
+        let [tx, host_tx, rx, host_rx, tx_slots, rx_slots] = self.counts.each_ref().map(|word| word.load(Relaxed));
+        RingCounts { tx, host_tx, rx, host_rx, tx_slots, rx_slots }
+    }
+
+    pub(super) fn set_name(&self, name: &str) {
+        let mut bytes = [0; NAME_BYTES];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        for (word, chunk) in self.name.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*chunk), Relaxed);
+        }
+    }
+
+    /// The name, whatever bytes it has made readable.
+    pub(super) fn name(&self) -> String {
+        let bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(NAME_BYTES);
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}

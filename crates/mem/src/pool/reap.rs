@@ -1,0 +1,170 @@
+//! What dead users leave: ports nobody will open again are removed, ends of pipes are set right for the next user.
+//!
+//! A user may be killed between any two instructions: with a buffer in two slots and another one in none, in the
+//! middle of swapping a buffer with the other end of a pipe, with buffers in his own hands. The owner words tell
+//! what was his; each of his slots gets a buffer that is his alone, and everything else of his is freed (or left
+//! to another open port of the same family, which may hold it). Going through it again changes nothing, so the
+//! one who does it may be killed, too.
+
+use std::sync::Arc;
+
+use super::control::Control;
+use super::header::{CLEAN, OPENED};
+use super::layout::{Kind, RESERVED_BUFFERS};
+use super::ports::{PortId, Ring};
+use super::{Pool, PoolError};
+use crate::slot::Slot;
+use crate::sync::{Ordering::*, fence};
+
+impl Pool {
+    /// Removes ports that nobody has open, and sets right what dead users of the others left.
+    ///
+    /// # Errors
+    /// [`PoolError::Stuck`] if another process keeps the pool locked.
+    pub fn reap(self: &Arc<Pool>) -> Result<(), PoolError> {
+        let control = self.control()?;
+        self.reap_under(&control);
+        Ok(())
+    }
+
+    pub(super) fn reap_under(self: &Arc<Pool>, _control: &Control) {
+        let ports: Vec<PortId> = self.ports().collect();
+        for port in ports {
+            if self.is_open(port) {
+                continue;
+            }
+            if !self.peer(port).is_some_and(|peer| self.is_open(peer)) {
+                self.leave_to_heir(port);
+                self.remove_port(port);
+            } else if self.record(port.0).is_ok_and(|r| r.state.load(Relaxed) == OPENED) {
+                self.renew(port);
+            }
+        }
+    }
+
+    /// An open port of the same family, which may have buffers of `port` in its slots or hands.
+    fn heir(&self, port: PortId) -> Option<PortId> {
+        self.ports().find(|other| *other != port && self.same_domain(other.0, port.0) && self.is_open(*other))
+    }
+
+    /// Before a port is removed: buffers that are not in its slots go to an heir, if there is one.
+    fn leave_to_heir(self: &Arc<Pool>, port: PortId) {
+        let Some(heir) = self.heir(port) else { return };
+        self.free_extra_list(port);
+        let in_slots = self.claim_slots(port, &self.rings(port));
+        for buffer in self.buffer_owners().all_of(port.0).filter(|b| !in_slots[*b as usize]) {
+            self.buffer_owners().pass(buffer, port.0, heir.0);
+        }
+    }
+
+    /// Sets an end of a pipe right whose user died, for the next one. What it received stays.
+    fn renew(self: &Arc<Pool>, port: PortId) {
+        let Ok(record) = self.record(port.0) else { return };
+        record.frozen.store(1, SeqCst);
+        fence(SeqCst);
+        if self.wait_for_deliveries(port) {
+            self.finish_swaps(port);
+            self.free_extra_list(port);
+            let rings = self.rings(port);
+            let in_slots = self.claim_slots(port, &rings);
+            self.refill(port, &rings, &in_slots);
+            rings.iter().for_each(reset);
+            record.domain.store(0, Relaxed);
+            record.state.store(CLEAN, Release);
+        }
+        record.frozen.store(0, Release);
+    }
+
+    /// Until no delivery into the frozen port's rings is under way; false if somebody keeps his ring locked.
+    fn wait_for_deliveries(self: &Arc<Pool>, port: PortId) -> bool {
+        let Some(peer) = self.peer(port) else { return true };
+        self.rings(peer).iter().filter(|ring| ring.kind().sends()).all(|ring| ring.kring().own.lock.lock().is_ok())
+    }
+
+    /// A sender that died while its slot and one of the other end swapped buffers: the swap is completed.
+    fn finish_swaps(self: &Arc<Pool>, port: PortId) {
+        let Some(peer) = self.peer(port) else { return };
+        for (index, ours) in self.rings(port).iter().filter(|ring| ring.kind() == Kind::Tx).enumerate() {
+            let Some(theirs) = self.ring(peer, Kind::Rx, index as u32) else { continue };
+            let owners = self.buffer_owners();
+            let slots = super::account::slots_of(&theirs);
+            slots.iter().for_each(|buffer| {
+                owners.pass(*buffer, port.0, peer.0);
+            });
+            let coming = ours.kring().own.in_flight.swap(0, Relaxed);
+            if coming >= RESERVED_BUFFERS && !slots.contains(&coming) {
+                owners.pass(coming, peer.0, port.0);
+            }
+        }
+    }
+
+    /// The list of extra buffers, as far as it is one, goes back to the pool.
+    fn free_extra_list(&self, port: PortId) {
+        let Ok((_, interface)) = self.interface(port) else { return };
+        let mut next = interface.bufs_head.swap(0, Relaxed);
+        for _ in 0..self.config().buffers {
+            let mut bytes = [0; 4];
+            self.copy_out(next, 0, &mut bytes);
+            if next < RESERVED_BUFFERS || !self.free_buffer(port, next) {
+                return;
+            }
+            next = u32::from_le_bytes(bytes);
+        }
+    }
+
+    /// Makes each buffer in a slot that the port's user may use, and that is in no slot of its owner, the port's
+    /// own. Returns which they are.
+    fn claim_slots(self: &Arc<Pool>, port: PortId, rings: &[Ring]) -> Vec<bool> {
+        let mut elsewhere = vec![false; self.config().buffers as usize];
+        let family = self.ports().filter(|other| *other != port && self.same_domain(other.0, port.0));
+        for (other, ring) in family.flat_map(|other| self.rings(other).into_iter().map(move |ring| (other, ring))) {
+            for buffer in super::account::slots_of(&ring).into_iter().filter(|b| self.owner(*b) == other.0) {
+                elsewhere[buffer as usize] = true;
+            }
+        }
+        let mut claimed = vec![false; self.config().buffers as usize];
+        for buffer in rings.iter().flat_map(super::account::slots_of) {
+            if buffer >= RESERVED_BUFFERS && self.may_use(port, buffer) && !elsewhere[buffer as usize] {
+                let owner = self.owner(buffer);
+                claimed[buffer as usize] = owner == port.0 || self.buffer_owners().pass(buffer, owner, port.0);
+            }
+        }
+        claimed
+    }
+
+    /// Gives each slot a buffer of its own and frees the port's other ones, unless an heir may hold them.
+    fn refill(&self, port: PortId, rings: &[Ring], in_slots: &[bool]) {
+        let heir = self.heir(port).map_or(0, |heir| heir.0);
+        for buffer in self.buffer_owners().all_of(port.0).filter(|b| !in_slots[*b as usize]) {
+            self.buffer_owners().pass(buffer, port.0, heir);
+        }
+        let mut placed = vec![false; self.config().buffers as usize];
+        for cell in rings.iter().flat_map(|ring| ring.slots()) {
+            let slot = cell.load();
+            let index = slot.buf_idx as usize;
+            if in_slots.get(index) == Some(&true) && !placed[index] {
+                placed[index] = true;
+                continue;
+            }
+            // An exhausted pool leaves the reserved buffer 0, which every receiver drops.
+            let buf_idx = self.take_buffer(port).unwrap_or(0);
+            cell.store(Slot { buf_idx, len: 0, ..slot });
+        }
+    }
+}
+
+/// The ring as its next user finds it: nothing half-sent, everything received still there.
+fn reset(ring: &Ring) {
+    let (kring, n) = (ring.kring(), ring.num_slots());
+    let hwcur = kring.hwcur.get(n);
+    if ring.kind().sends() {
+        kring.hwtail.set(ring.previous(hwcur));
+    }
+    for word in [&kring.own.rhead, &kring.own.rcur, &ring.header().head, &ring.header().cur] {
+        word.store(hwcur, Relaxed);
+    }
+    let tail = if ring.kind().sends() { ring.previous(hwcur) } else { hwcur };
+    kring.own.rtail.store(tail, Relaxed);
+    ring.header().tail.store(tail, Relaxed);
+    ring.header().flags.store(0, Relaxed);
+}

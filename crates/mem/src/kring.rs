@@ -29,10 +29,9 @@ pub struct OwnLine {
     pub rcur: AtomicU32,
     /// The tail that the last sync showed.
     pub rtail: AtomicU32,
-    /// Buffer on its way from an rx ring into this one while two slots swap theirs; 0 for none. What a
-    /// killed sender leaves here, and nowhere else, goes back to its pool.
-    pub in_flight: AtomicU32,
-    _pad: [AtomicU32; 3],
+    /// What a transfer out of this ring is about to do; 0 when none is under way (`pool::transfer`).
+    pub journal: AtomicU64,
+    _pad: AtomicU64,
     /// Frames that went through, counted by their last fragment.
     pub packets: AtomicU64,
     pub bytes: AtomicU64,
@@ -65,38 +64,26 @@ impl IndexLine {
     }
 }
 
-/// Who sleeps until the ring moves.
+/// Who sleeps until the ring moves: bits, each a bell that somebody waits to hear.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct WaitLine {
-    /// `BELL_*`: who wants to be woken.
-    armed: AtomicU32,
-    /// Grows with each wake-up; futex sleepers sleep on it.
-    pub turn: AtomicU32,
-}
+pub struct WaitLine(AtomicU32);
 
-/// A sleeper on [`WaitLine::turn`].
+/// The futex on the port's turn word; see `pool::PortRecord`.
 pub const BELL_FUTEX: u32 = 1;
 
 impl WaitLine {
-    /// Sleeper, before its last look at the ring: asks for `bells`. Returns the turn to sleep on.
-    pub fn arm(&self, bells: u32) -> u32 {
-        let turn = self.turn.load(Acquire);
-        self.armed.fetch_or(bells, SeqCst);
+    /// Sleeper, before its last look at the ring: asks for `bells`.
+    pub fn arm(&self, bells: u32) {
+        self.0.fetch_or(bells, SeqCst);
         fence(SeqCst);
-        turn
     }
 
-    /// Waker, after moving an index: the bells to ring, each arming answered once. The turn has moved on.
+    /// Waker, after moving an index: the bells to ring (0 almost always), each arming answered once.
     #[inline]
     pub fn take(&self) -> u32 {
         fence(SeqCst);
-        if self.armed.load(Relaxed) == 0 {
-            return 0;
-        }
-        let bells = self.armed.swap(0, AcqRel);
-        self.turn.fetch_add(1, Release);
-        bells
+        if self.0.load(Relaxed) == 0 { 0 } else { self.0.swap(0, AcqRel) }
     }
 }
 
@@ -157,7 +144,7 @@ mod tests {
         });
     }
 
-    /// Whoever armed before looking either sees the slot or is woken, by the futex word's change too.
+    /// Whoever armed before looking either sees the slot or is woken.
     #[test]
     fn no_wake_up_is_lost() {
         loom::model(|| {
@@ -167,10 +154,10 @@ mod tests {
                 theirs.hwtail.set(1);
                 theirs.waiters.take()
             });
-            let turn = ring.waiters.arm(BELL_FUTEX);
+            ring.waiters.arm(BELL_FUTEX);
             let seen = ring.hwtail.get(2);
             let rung = waker.join().unwrap();
-            assert!(seen == 1 || (rung == BELL_FUTEX && ring.waiters.turn.load(Acquire) != turn));
+            assert!(seen == 1 || rung == BELL_FUTEX);
         });
     }
 }

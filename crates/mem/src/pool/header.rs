@@ -37,6 +37,8 @@ pub struct PortRecord {
     pub(super) state: AtomicU32,
     /// Not 0: the port is being set right after a death; nobody delivers to it.
     pub(super) frozen: AtomicU32,
+    /// Grows with each wake-up of a futex sleeper for any of the port's rings.
+    pub turn: AtomicU32,
     /// First of its pages for rings, and how many.
     pub(super) first_page: AtomicU32,
     pub(super) pages: AtomicU32,

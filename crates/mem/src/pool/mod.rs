@@ -34,6 +34,7 @@ mod reap;
 mod registration;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -46,6 +47,7 @@ pub use header::{NAME_BYTES, PORTS_MAX, PortRecord};
 pub use layout::{Kind, PAGE_BYTES, PoolConfig, RESERVED_BUFFERS, RING_SLOTS_MAX, RINGS_MAX, RingCounts};
 pub use ports::{PortId, Ring};
 pub use registration::{Registration, Sharing};
+pub use transfer::{Transferred, resume, transfer};
 
 use crate::region::{self, Region, RegionError};
 use crate::sync::{AtomicU32, Ordering::*};

@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use super::header::{CLEAN, NAME_BYTES, PORTS_MAX, UNUSED};
 use super::layout::{Kind, PAGE_BYTES, PortLayout, RESERVED_BUFFERS, RingCounts};
 use super::{Pool, PoolError, PortRecord};
-use crate::kring::Kring;
+use rustix::thread::futex;
+
+use crate::kring::{BELL_FUTEX, Kring};
 use crate::slot::{InterfaceHeader, NETMAP_API, RingHeader, Slot, SlotCell};
 use crate::sync::{AtomicU64, Ordering::*};
 
@@ -84,6 +86,22 @@ impl Ring {
     #[inline]
     pub fn record(&self) -> &PortRecord {
         &self.pool.records()[self.port as usize]
+    }
+
+    /// After moving an index: wakes who sleeps for it.
+    #[inline]
+    pub fn wake(&self) {
+        let bells = self.kring().waiters.take();
+        if bells & BELL_FUTEX != 0 {
+            self.wake_futex();
+        }
+    }
+
+    #[cold]
+    fn wake_futex(&self) {
+        let turn = &self.record().turn;
+        turn.fetch_add(1, Release);
+        let _ = futex::wake(turn, futex::Flags::empty(), i32::MAX as u32);
     }
 
     /// The index after `index`.

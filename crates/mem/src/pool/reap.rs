@@ -1,7 +1,7 @@
 //! What dead users leave: ports nobody will open again are removed, ends of pipes are set right for the next user.
 //!
 //! A user may be killed between any two instructions: with a buffer in two slots and another one in none, in the
-//! middle of swapping a buffer with the other end of a pipe, with buffers in his own hands. The owner words tell
+//! middle of a transfer, with buffers in his own hands. The owner words tell
 //! what was his; each of his slots gets a buffer that is his alone, and everything else of his is freed (or left
 //! to another open port of the same family, which may hold it). Going through it again changes nothing, so the
 //! one who does it may be killed, too.
@@ -12,6 +12,7 @@ use super::control::Control;
 use super::header::{CLEAN, OPENED};
 use super::layout::{Kind, RESERVED_BUFFERS};
 use super::ports::{PortId, Ring};
+use super::transfer::resume;
 use super::{Pool, PoolError};
 use crate::slot::Slot;
 use crate::sync::{Ordering::*, fence};
@@ -63,7 +64,7 @@ impl Pool {
         record.frozen.store(1, SeqCst);
         fence(SeqCst);
         if self.wait_for_deliveries(port) {
-            self.finish_swaps(port);
+            self.finish_transfers(port);
             self.free_extra_list(port);
             let rings = self.rings(port);
             let in_slots = self.claim_slots(port, &rings);
@@ -73,6 +74,7 @@ impl Pool {
             record.state.store(CLEAN, Release);
         }
         record.frozen.store(0, Release);
+        self.peer(port).map_or(vec![], |peer| self.rings(peer)).iter().for_each(Ring::wake);
     }
 
     /// Until no delivery into the frozen port's rings is under way; false if somebody keeps his ring locked.
@@ -81,19 +83,15 @@ impl Pool {
         self.rings(peer).iter().filter(|ring| ring.kind().sends()).all(|ring| ring.kring().own.lock.lock().is_ok())
     }
 
-    /// A sender that died while its slot and one of the other end swapped buffers: the swap is completed.
-    fn finish_swaps(self: &Arc<Pool>, port: PortId) {
+    /// What a dead sender began to transfer arrives.
+    fn finish_transfers(self: &Arc<Pool>, port: PortId) {
         let Some(peer) = self.peer(port) else { return };
-        for (index, ours) in self.rings(port).iter().filter(|ring| ring.kind() == Kind::Tx).enumerate() {
-            let Some(theirs) = self.ring(peer, Kind::Rx, index as u32) else { continue };
-            let owners = self.buffer_owners();
-            let slots = super::account::slots_of(&theirs);
-            slots.iter().for_each(|buffer| {
-                owners.pass(*buffer, port.0, peer.0);
-            });
-            let coming = ours.kring().own.in_flight.swap(0, Relaxed);
-            if coming >= RESERVED_BUFFERS && !slots.contains(&coming) {
-                owners.pass(coming, peer.0, port.0);
+        for index in 0..self.counts(port).map_or(0, |counts| counts.tx) {
+            let rings = (self.ring(port, Kind::Tx, index), self.ring(peer, Kind::Rx, index));
+            if let (Some(tx), Some(rx)) = rings
+                && resume(&tx, &rx)
+            {
+                rx.wake();
             }
         }
     }

@@ -135,29 +135,74 @@ fn an_end_that_died_in_the_middle_is_set_right() {
     assert_eq!(pool.account().free, 198);
 }
 
-/// A sender killed at any step of swapping a buffer with the receiver's slot.
+/// A sender killed at any step of swapping the second of three pairs, or of showing them: all three arrive.
 #[test]
-fn every_torn_swap_is_completed() {
-    for step in 0..=5 {
+fn every_torn_transfer_is_completed() {
+    for step in 0..=10 {
         let pool = Pool::create(SMALL).unwrap();
         let a = pool.open_pipe("p{1", "p}1", pairs(), Sharing::Shared).unwrap();
         let b = pool.open_pipe("p}1", "p{1", pairs(), Sharing::Shared).unwrap();
         part(&pool, &b);
         let at_rest = pool.account();
         let (tx, rx) = (pool.ring(a.port(), Kind::Tx, 0).unwrap(), pool.ring(b.port(), Kind::Rx, 0).unwrap());
-        let (sent, empty) = (tx.slots()[0].load(), rx.slots()[0].load());
-        let steps: [&dyn Fn(); 5] = [
-            &|| tx.kring().own.in_flight.store(empty.buf_idx, Relaxed),
-            &|| rx.slots()[0].store(sent),
-            &|| pool.set_owner(sent.buf_idx, b.port()),
-            &|| tx.slots()[0].store(Slot { buf_idx: empty.buf_idx, ..sent }),
-            &|| pool.set_owner(empty.buf_idx, a.port()),
-        ];
-        steps[..step].iter().for_each(|do_it| do_it());
+        let sent: Vec<u32> = (0..3).map(|i| tx.slots()[i].load().buf_idx).collect();
+        transfer::tear(&tx, &rx, 3, step);
         drop(a);
+        let (came, lost) = (rx.kring().hwtail.get(16), step == 0);
+        assert_eq!(came, if lost { 0 } else { 3 }, "killed after step {step}");
+        let received: Vec<u32> = (0..came as usize).map(|i| rx.slots()[i].load().buf_idx).collect();
+        assert_eq!(received, if lost { vec![] } else { sent }, "killed after step {step}");
         assert_eq!(pool.account(), at_rest, "killed after step {step}");
         assert_eq!(pool.owned_by(b.port()), 32, "killed after step {step}");
     }
+}
+
+#[test]
+fn buffers_that_are_not_the_senders_or_given_back_twice_go_nowhere() {
+    let pool = Pool::create(SMALL).unwrap();
+    let a = pool.open_pipe("p{1", "p}1", pairs(), Sharing::Shared).unwrap();
+    let b = pool.open_pipe("p}1", "p{1", pairs(), Sharing::Shared).unwrap();
+    part(&pool, &b);
+    let (tx, rx) = (pool.ring(a.port(), Kind::Tx, 0).unwrap(), pool.ring(b.port(), Kind::Rx, 0).unwrap());
+    let put = |i: usize, slot: Slot| tx.slots()[i].store(Slot { len: 60, ..slot });
+    let of_b = rx.slots()[5].load();
+    put(0, of_b);
+    put(1, Slot { buf_idx: u32::MAX, ..Slot::default() });
+    put(2, Slot { buf_idx: 0, ..Slot::default() });
+    put(3, tx.slots()[4].load());
+    put(4, tx.slots()[4].load());
+    tx.slots()[5].store(Slot { len: 300, ..tx.slots()[5].load() });
+    rx.slots()[1].store(rx.slots()[0].load());
+    tx.kring().own.rhead.store(6, Relaxed);
+    let done = transfer(&tx, &rx);
+    assert_eq!((done.slots, done.frames, done.bytes, done.dropped), (2, 2, 120, 4));
+    assert_ne!(rx.slots()[0].load().buf_idx, rx.slots()[1].load().buf_idx);
+    let received = [0, 1].map(|i| rx.slots()[i].load().buf_idx);
+    assert!(received.iter().all(|buffer| pool.owner(*buffer) == b.port().0));
+    drop((a, b));
+    assert_eq!(pool.account().free, 198);
+}
+
+#[test]
+fn only_whole_frames_are_transferred() {
+    let pool = Pool::create(SMALL).unwrap();
+    let a = pool.open_pipe("p{1", "p}1", pairs(), Sharing::Shared).unwrap();
+    let b = pool.ring(pool.find("p}1").unwrap(), Kind::Rx, 0).unwrap();
+    let tx = pool.ring(a.port(), Kind::Tx, 0).unwrap();
+    let send = |until: u32, flags: &[u16]| {
+        let from = until as usize - flags.len();
+        for (cell, flags) in tx.slots()[from..].iter().zip(flags) {
+            cell.store(Slot { len: 10, flags: *flags, ..cell.load() });
+        }
+        tx.kring().own.rhead.store(until, Relaxed);
+        let done = transfer(&tx, &b);
+        (done.slots, done.frames)
+    };
+    let more = crate::slot::NS_MOREFRAG;
+    assert_eq!(send(4, &[0, more, 0, more]), (3, 2));
+    assert_eq!(send(6, &[more, more]), (0, 0));
+    assert_eq!(send(7, &[0]), (4, 1));
+    assert_eq!(send(15, &[more, more, more, more, more, more, more, 0]), (8, 1));
 }
 
 /// Buffers that a program moved between its ports stay with the port that is still open.

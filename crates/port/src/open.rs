@@ -1,0 +1,171 @@
+//! Opening a port by its name.
+
+use std::sync::Arc;
+
+use ringway_mem::pool::{Kind, Pool, PoolConfig, PoolError, Registration, RingCounts, Sharing};
+
+use crate::backend::Backend;
+use crate::error::PortError;
+use crate::info::{Info, Transport};
+use crate::name::{Conf, Flags, PortName, RingsName, Scheme};
+use crate::null::Null;
+use crate::pipe::Pipe;
+use crate::port::{Port, Rings};
+use crate::registry;
+
+/// Slots of a ring if the name does not say.
+const SLOTS: u32 = 1024;
+/// Slots of a pipe's ring at most, as in netmap.
+const PIPE_SLOTS_MAX: u32 = 4096;
+
+/// Opens a port by name; [`crate::name::GRAMMAR`] says how names look.
+///
+/// # Errors
+/// The name breaks the grammar, is in use exclusively, or asks for what this machine cannot do; the error says which.
+pub fn open(name: &str) -> Result<Port, PortError> {
+    let name: PortName = name.parse()?;
+    match &name.scheme {
+        Scheme::Null { source_bytes } => open_null(&name, *source_bytes),
+        Scheme::Shm => open_shm(&name),
+        Scheme::Netmap => match name.rings {
+            RingsName::Master(id) => open_pipe_by_name(&name, id, true),
+            RingsName::Slave(id) => open_pipe_by_name(&name, id, false),
+            _ => Err(PortError::refused(name.to_string(), "interfaces are not served here; pipes (IF{ID) are")),
+        },
+        Scheme::Vale { .. } => Err(PortError::refused(name.to_string(), "open switch ports through the switch")),
+        Scheme::Xdp { .. } | Scheme::Tap | Scheme::Pcap => {
+            Err(PortError::refused(name.to_string(), "this kind of port is not served here"))
+        }
+    }
+}
+
+/// Rings as `@conf:` has them, the rest by default.
+fn ring_counts(conf: Conf) -> RingCounts {
+    let or = |n: u32, default: u32| if n == 0 { default } else { n };
+    RingCounts {
+        tx: or(conf.tx_rings, 1),
+        rx: or(conf.rx_rings, 1),
+        host_tx: 0,
+        host_rx: 0,
+        tx_slots: or(conf.tx_slots, SLOTS),
+        rx_slots: or(conf.rx_slots, SLOTS),
+    }
+}
+
+fn sharing(flags: Flags) -> Sharing {
+    if flags.exclusive { Sharing::Exclusive } else { Sharing::Shared }
+}
+
+/// All NIC rings, as far as the flags leave any.
+fn all_rings(counts: RingCounts, flags: Flags) -> Rings {
+    let tx = (0..if flags.rx_only { 0 } else { counts.tx }).map(|index| (Kind::Tx, index));
+    tx.chain((0..if flags.tx_only { 0 } else { counts.rx }).map(|index| (Kind::Rx, index))).collect()
+}
+
+/// A pool as large as ports of these rings need, and as `@extmem:` asks for.
+fn pool_config(name: &PortName, slots: u32) -> PoolConfig {
+    let default = PoolConfig::default();
+    let extmem = name.options.extmem.clone().unwrap_or_default();
+    PoolConfig {
+        buffers: if extmem.buffers > 0 { extmem.buffers } else { default.buffers.max(slots + slots / 2) },
+        buffer_bytes: if extmem.buffer_bytes > 0 { extmem.buffer_bytes } else { default.buffer_bytes },
+        object_pages: default.object_pages.max(slots / 64),
+    }
+}
+
+/// A port whose pool nobody else has.
+pub(crate) fn open_private(
+    name: &PortName,
+    counts: RingCounts,
+    transport: Transport,
+    backend: Box<dyn Backend>,
+) -> Result<Port, PortError> {
+    let pool = Pool::create(pool_config(name, counts.all_slots()))?;
+    let registration = pool.open(&name.port_name(), counts, Sharing::Exclusive)?;
+    let info = info(name, &registration, transport)?;
+    Port::new(registration, &all_rings(counts, name.flags), backend, info)
+}
+
+fn open_null(name: &PortName, source_bytes: u16) -> Result<Port, PortError> {
+    let config = PoolConfig::default();
+    if u32::from(source_bytes) > config.buffer_bytes {
+        let why = format!("packets have at most {} bytes here, one buffer", config.buffer_bytes);
+        return Err(PortError::refused(name.to_string(), why));
+    }
+    open_private(name, ring_counts(name.options.conf), Transport::None, Box::new(Null { source_bytes }))
+}
+
+/// `shm:NAME`: the end that nobody has yet.
+fn open_shm(name: &PortName) -> Result<Port, PortError> {
+    let counts = pipe_counts(name)?;
+    let pool = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
+    let ends = [format!("{}{{0", name.port), format!("{}}}0", name.port)];
+    for (ours, theirs) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
+        match pool.open_pipe(ours, theirs, counts, Sharing::Exclusive) {
+            Ok(registration) => return pipe_port(name, registration),
+            Err(PoolError::Busy(_)) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(PortError::refused(name.to_string(), "both ends are in use; take another name"))
+}
+
+fn open_pipe_by_name(name: &PortName, id: u16, master: bool) -> Result<Port, PortError> {
+    let counts = pipe_counts(name)?;
+    let pool = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
+    open_pipe(&pool, name, id, master, counts)
+}
+
+/// One end of pipe `id` of the port that `name` names, in `pool`.
+fn open_pipe(pool: &Arc<Pool>, name: &PortName, id: u16, master: bool, counts: RingCounts) -> Result<Port, PortError> {
+    let (master_name, slave_name) = (format!("{}{{{id}", name.port), format!("{}}}{id}", name.port));
+    let (ours, theirs) = if master { (master_name, slave_name) } else { (slave_name, master_name) };
+    pipe_port(name, pool.open_pipe(&ours, &theirs, counts, sharing(name.flags))?)
+}
+
+fn pipe_counts(name: &PortName) -> Result<RingCounts, PortError> {
+    let counts = ring_counts(name.options.conf);
+    if counts.tx_slots.max(counts.rx_slots) > PIPE_SLOTS_MAX {
+        return Err(PortError::refused(name.to_string(), format!("a pipe's ring has at most {PIPE_SLOTS_MAX} slots")));
+    }
+    Ok(counts)
+}
+
+fn pipe_port(name: &PortName, registration: Registration) -> Result<Port, PortError> {
+    let info = info(name, &registration, Transport::ZeroCopy)?;
+    let rings = all_rings(info.counts, name.flags);
+    let peer_is_there = Pipe::new(&registration, &rings);
+    let pipe = peer_is_there.ok_or_else(|| PortError::refused(name.to_string(), "exists, but is no pipe"))?;
+    Port::new(registration, &rings, Box::new(pipe), info)
+}
+
+fn info(name: &PortName, registration: &Registration, transport: Transport) -> Result<Info, PortError> {
+    let pool = registration.pool();
+    let buffer_bytes = pool.config().buffer_bytes;
+    Ok(Info {
+        name: name.to_string(),
+        counts: pool.counts(registration.port())?,
+        buffer_bytes,
+        transport,
+        packet_bytes_max: buffer_bytes * ringway_mem::slot::NETMAP_MAX_FRAGS as u32,
+        vnet_header_bytes: 0,
+        pool_id: pool.id(),
+        limits: vec![],
+    })
+}
+
+impl PortName {
+    /// The name of the port in its pool, without a pipe's id.
+    pub fn port_name(&self) -> String {
+        if self.port.is_empty() { "null".to_owned() } else { self.port.clone() }
+    }
+
+    /// The name under which the pool of the port is found.
+    pub fn pool_name(&self) -> String {
+        match &self.scheme {
+            Scheme::Vale { switch } => format!("vale{switch}:{}", self.port),
+            Scheme::Shm => format!("shm:{}", self.port),
+            _ => format!("netmap:{}", self.port),
+        }
+    }
+}

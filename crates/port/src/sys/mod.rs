@@ -1,0 +1,3 @@
+//! Everything unsafe of the crate: references into packet buffers.
+
+pub(crate) mod buffers;

@@ -25,7 +25,8 @@
 //! view, `emit` writes it, and `parse(emit(x)) == x`.
 //!
 //! Bytes from the wire are hostile: no function here panics on any of them, every loop has a bound, and what is
-//! refused is refused by one [`Error`] for each cause, so that a receiver can count causes.
+//! refused is refused by one [`Error`] for each cause, so that a receiver can count causes. The module `hostile`
+//! (tests and fuzzing) holds them to it.
 //!
 //! [`checksum`] sums bytes, also in part, and knows that devices sum too: a receiver says whether sums are to be
 //! verified ([`Verify`]), a sender whether they are to be complete ([`Fill`]). Beside the packets stand two things
@@ -42,6 +43,8 @@ mod bytes;
 pub mod checksum;
 mod error;
 pub mod ethernet;
+#[cfg(any(test, feature = "hostile"))]
+pub mod hostile;
 pub mod icmp;
 pub mod icmpv4;
 pub mod icmpv6;

@@ -97,18 +97,23 @@ fn three_sacks_begin_recovery_and_prr_halves_the_flight() {
     assert_eq!(sender.send(), [10], "limited transmit (RFC 3042)");
     sender.ack(0, &[(1, 3)]);
     assert_eq!(sender.send(), [11]);
+    sender.wait_ms(1);
     sender.ack(0, &[(1, 4)]);
     assert_eq!(sender.recovery.state(), State::Recovery);
     assert_eq!(sender.send(), [0]);
     // PRR: down from 12 in flight to 5, about one sent for two delivered.
     let mut sent = Vec::new();
-    for end in 5..=12 {
+    for end in 5..=10 {
+        sender.ack(0, &[(1, end)]);
+        sent.push(sender.send().len());
+    }
+    sender.wait_ms(100);
+    for end in 11..=12 {
         sender.ack(0, &[(1, end)]);
         sent.push(sender.send().len());
     }
     assert!(sent.iter().all(|segments| *segments <= 2), "{sent:?}");
     assert_eq!(sender.recovery.board.pipe(), 5);
-    sender.wait_ms(100);
     sender.ack(12, &[]);
     assert_eq!((sender.recovery.state(), sender.cwnd()), (State::Open, 5));
     assert_eq!(sender.recovery.totals().retransmitted, 1);

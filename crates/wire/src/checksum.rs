@@ -197,9 +197,17 @@ fn sum_words(bytes: &[u8]) -> u128 {
     for word in words {
         even += u128::from(u64::from_ne_bytes(*word));
     }
-    let mut last = [0; 8];
-    last[..tail.len()].copy_from_slice(tail);
-    even + odd + u128::from(u64::from_ne_bytes(last))
+    even + odd + u128::from(sum_tail(tail))
+}
+
+/// Adds less than 8 bytes; a call to copy them into a word would cost more than a short header's whole sum.
+#[inline(always)]
+fn sum_tail(bytes: &[u8]) -> u64 {
+    let (fours, rest) = bytes.as_chunks::<4>();
+    let (twos, rest) = rest.as_chunks::<2>();
+    let mut sum = fours.first().map_or(0, |four| u64::from(u32::from_ne_bytes(*four)));
+    sum += twos.first().map_or(0, |two| u64::from(u16::from_ne_bytes(*two)));
+    sum + rest.first().map_or(0, |last| u64::from(u16::from_ne_bytes([*last, 0])))
 }
 
 #[cfg(test)]

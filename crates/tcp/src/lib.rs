@@ -17,7 +17,7 @@
 //! - [`Engine`]: the tables, and the calls by which everything comes in and goes out.
 //! - `conn`: one connection, a file for each concern; begin with `conn/arrive.rs`.
 //! - `packet`: from an IP packet's bytes to a segment and back. `tables`: flows, timers, slots. `buffer`: bytes that wait.
-//! - [`config`]: Linux's sysctls. [`options`]: Linux's socket options. [`stats`]: what happened.
+//! - [`config`]: Linux's sysctls. [`options`]: Linux's socket options. [`info`]: Linux's `TCP_INFO`. [`stats`]: what happened.
 //! - [`time`], [`stamp`]: points in time, in microseconds. [`span`]: pieces of a stream.
 //! - [`assembler`]: what arrived early, and the SACK blocks that say so. [`ecn`]: marks and their echoes.
 //! - [`rtt`], [`min_filter`]: round-trip time and the retransmission timeout.
@@ -25,7 +25,6 @@
 //! - [`congestion`], [`rate`], [`pacing`]: how much may be in flight, and how fast.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code)]
 
 pub mod assembler;
 mod buffer;
@@ -37,6 +36,7 @@ mod engine;
 pub mod error;
 pub mod event;
 mod hash;
+pub mod info;
 mod isn;
 pub mod min_filter;
 pub mod options;

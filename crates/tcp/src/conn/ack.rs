@@ -3,7 +3,8 @@
 use ringway_wire::SeqNumber;
 use ringway_wire::tcp::Flags as Bits;
 
-use super::{Conn, Flags, Owed, State, Timer};
+use super::timers::Waiting;
+use super::{Conn, Flags, State, Timer};
 use crate::event::Ready;
 use crate::packet::Segment;
 use crate::stats::Counter;
@@ -71,6 +72,7 @@ impl Conn<'_> {
         if bytes <= 0 {
             return;
         }
+        self.cold.tally.bytes_acked += bytes as u64;
         self.cold.tx.consume(bytes as usize);
         self.cold.tx_base = behind;
         if self.cold.tx.len() == 0 {
@@ -99,17 +101,11 @@ impl Conn<'_> {
         }
     }
 
-    /// Data wait for a window that is closed, and nothing is in flight to bring news of it: probe (RFC 9293 3.8.6.1).
+    /// The window has opened, or nothing waits for it any more: no more probes.
     pub(super) fn check_window_probe(&mut self) {
-        let unsent = self.has_unsent();
-        let idle = self.hot.flight() == 0;
-        if !unsent || !idle {
-            if self.cold.timers.waiting == super::timers::Waiting::Window && (idle || !unsent) {
-                self.cold.timers.stop(Timer::Retransmit);
-                self.cold.timers.waiting = super::timers::Waiting::Timeout;
-            }
-            return;
+        if self.cold.timers.waiting == Waiting::Window {
+            self.cold.timers.stop(Timer::Retransmit);
+            self.cold.timers.waiting = Waiting::Recovery;
         }
-        self.owe(Owed::DATA);
     }
 }

@@ -27,7 +27,15 @@ pub(crate) struct Answering {
 }
 
 impl Answering {
-    /// A connection is established as client or server.
+    pub(super) fn delay_us(&self) -> u32 {
+        self.delay_us
+    }
+
+    pub(super) fn last_data(&self) -> Instant {
+        self.last_data
+    }
+
+    /// Acknowledgements go out at once.
     pub(super) fn wants_quick(&self) -> bool {
         self.quick > 0 && !self.pingpong
     }

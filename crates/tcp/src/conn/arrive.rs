@@ -17,6 +17,7 @@ impl Conn<'_> {
     /// A segment for this connection arrived.
     pub(crate) fn arrive(&mut self, segment: &Segment) {
         self.cold.last_received = self.shared.now;
+        self.cold.tally.segments_in = self.cold.tally.segments_in.wrapping_add(1);
         match self.state() {
             State::SynSent => self.arrive_in_syn_sent(segment),
             State::Closed | State::TimeWait | State::Listen => {}
@@ -45,6 +46,7 @@ impl Conn<'_> {
             return;
         }
         self.take_timestamp(segment);
+        self.take_urgent(segment);
         if segment.seq_len() > 0 {
             self.receive(segment);
         }

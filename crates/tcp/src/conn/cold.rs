@@ -3,11 +3,13 @@
 use ringway_wire::SeqNumber;
 
 use super::open::Peer;
-use super::{Answering, ReceiveWindow, Timers};
+use super::{Answering, ReceiveWindow, Tally, Timers, Urgent};
 use crate::assembler::Assembler;
 use crate::buffer::Ring;
+use crate::ecn::Ecn;
 use crate::error::Error;
 use crate::options::SocketOptions;
+use crate::recovery::Recovery;
 use crate::time::Instant;
 
 /// The cold block.
@@ -22,6 +24,9 @@ pub(crate) struct Cold {
     pub(crate) timers: Timers,
     pub(crate) answering: Answering,
     pub(crate) window: ReceiveWindow,
+
+    pub(crate) recovery: Recovery,
+    pub(crate) ecn: Ecn,
 
     pub(crate) iss: SeqNumber,
     pub(crate) irs: SeqNumber,
@@ -44,6 +49,11 @@ pub(crate) struct Cold {
     pub(crate) early: Assembler,
     /// Where the peer's FIN is, once one was seen.
     pub(crate) fin_at: Option<SeqNumber>,
+
+    pub(crate) urgent: Urgent,
+    /// Behind the last urgent byte that we send.
+    pub(crate) urgent_sent: Option<SeqNumber>,
+    pub(crate) tally: Tally,
 
     /// Time-outs in a row without an acknowledgement of anything new.
     pub(crate) timeouts: u32,

@@ -4,7 +4,9 @@ use ringway_wire::tcp::{Flags as Bits, Options, Repr, Timestamps};
 use ringway_wire::{Ecn, SeqNumber};
 
 use super::{Conn, Flags, Owed, State};
+use crate::ecn::Marking;
 use crate::packet::{IpFields, Leaving, TxBatch, emit};
+use crate::recovery::Resend;
 use crate::stats::Counter;
 
 impl Conn<'_> {
@@ -18,13 +20,13 @@ impl Conn<'_> {
         let answers = self.state() == State::SynReceived;
         let header = Repr {
             seq: self.cold.iss,
-            flags: if answers { Bits::SYN | Bits::ACK } else { Bits::SYN },
+            flags: self.syn_marks(answers) | if answers { Bits::SYN | Bits::ACK } else { Bits::SYN },
             // RFC 7323 2.2: not scaled.
             window: self.hot.rcv_wnd.min(65_535) as u16,
             options: self.syn_options(),
             ..self.header()
         };
-        if !self.write(batch, header, 0) {
+        if !self.write(batch, header, 0, Marking::default()) {
             return false;
         }
         if self.hot.snd_nxt == self.cold.iss {
@@ -32,14 +34,14 @@ impl Conn<'_> {
             self.hot.rcv_wup = self.hot.rcv_nxt;
         }
         self.cold.retransmitting_since.get_or_insert(self.shared.now);
-        self.rearm_timeout();
+        self.arm_syn_timer();
         true
     }
 
     /// The next `len` bytes, FIN with them if `fin`.
     pub(super) fn emit_new(&mut self, batch: &mut dyn TxBatch, len: u32, fin: bool) -> bool {
         let seq = self.hot.snd_nxt;
-        if !self.emit_data(batch, seq, len, fin) {
+        if !self.emit_data(batch, seq, len, fin, true) {
             return false;
         }
         let space = len + u32::from(fin);
@@ -53,18 +55,25 @@ impl Conn<'_> {
         if len > 0 {
             self.on_data_sent();
         }
-        self.on_sent(seq, space);
+        self.on_sent(space);
         true
     }
 
-    /// `len` of sequence space from `seq` on once more.
-    pub(super) fn emit_again(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, len: u32) -> bool {
-        let behind_data = seq + len > self.hot.write_seq;
+    /// A segment once more.
+    pub(super) fn emit_again(&mut self, batch: &mut dyn TxBatch, resend: Resend) -> bool {
+        let (seq, len) = (self.sent_seq(resend.span), resend.span.len() as u32);
+        let fin = seq + len > self.hot.write_seq;
+        if !self.emit_data(batch, seq, len - u32::from(fin), fin, false) {
+            return false;
+        }
+        self.cold.tally.bytes_resent += u64::from(len);
         self.shared.count(Counter::Retransmitted);
-        self.emit_data(batch, seq, len - u32::from(behind_data), behind_data)
+        self.on_resent(resend.number);
+        self.sync_alarm();
+        true
     }
 
-    fn emit_data(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, len: u32, fin: bool) -> bool {
+    fn emit_data(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, len: u32, fin: bool, new: bool) -> bool {
         let last = seq + len == self.hot.write_seq;
         let mut flags = Bits::ACK;
         // RFC 9293 3.9.1.2 (MUST-61): PSH on the last segment of what is buffered.
@@ -74,8 +83,17 @@ impl Conn<'_> {
         if fin {
             flags |= Bits::FIN;
         }
-        let header = Repr { seq, flags, ..self.header() };
-        self.write(batch, header, len)
+        let marking = self.cold.ecn.mark(new && len > 0);
+        if marking.cwr {
+            flags |= Bits::CWR;
+        }
+        let mut header = Repr { seq, ..self.header() };
+        if let Some(pointer) = self.urgent_pointer(seq) {
+            flags |= Bits::URG;
+            header.urgent = pointer;
+        }
+        header.flags |= flags;
+        self.write(batch, header, len, marking)
     }
 
     /// Acknowledgements: one, or one for each segment that came out of order.
@@ -93,10 +111,13 @@ impl Conn<'_> {
         }
     }
 
-    /// A segment without payload.
-    pub(super) fn emit_control(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, flags: Bits) -> bool {
-        let header = Repr { seq, flags, ..self.header() };
-        self.write(batch, header, 0)
+    /// A segment without payload; these carry SACK, so that payload keeps its room.
+    fn emit_control(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, flags: Bits) -> bool {
+        let mut header = Repr { seq, ..self.header() };
+        header.flags |= flags;
+        header.options.sack = self.sack_blocks();
+        let marking = self.cold.ecn.mark(false);
+        self.write(batch, header, 0, marking)
     }
 
     /// A probe of a closed window or a silent peer: a byte that was acknowledged already, of which nothing is sent
@@ -119,7 +140,7 @@ impl Conn<'_> {
             destination_port: self.hot.key.remote().port,
             seq: self.hot.snd_nxt,
             ack: if self.state() == State::SynSent { SeqNumber(0) } else { self.hot.rcv_nxt },
-            flags: Bits::ACK,
+            flags: if self.cold.ecn.ece() { Bits::ACK | Bits::ECE } else { Bits::ACK },
             window: (window >> self.hot.rcv_wscale).min(65_535) as u16,
             urgent: 0,
             options: self.options(),
@@ -127,19 +148,16 @@ impl Conn<'_> {
     }
 
     fn options(&self) -> Options {
-        let timestamps = self
-            .hot
-            .flags
-            .contains(Flags::TIMESTAMPS)
-            .then(|| Timestamps { value: self.timestamp(), echo: self.hot.ts_recent });
-        Options { timestamps, sack: self.sack_blocks(timestamps.is_some()), ..Options::NONE }
+        let timestamps = Timestamps { value: self.timestamp(), echo: self.hot.ts_recent };
+        let agreed = self.hot.flags.contains(Flags::TIMESTAMPS);
+        Options { timestamps: agreed.then_some(timestamps), ..Options::NONE }
     }
 
     /// Writes one segment with `len` bytes of what is buffered; what it acknowledges and tells is then said.
-    fn write(&mut self, batch: &mut dyn TxBatch, header: Repr, len: u32) -> bool {
+    fn write(&mut self, batch: &mut dyn TxBatch, header: Repr, len: u32, marking: Marking) -> bool {
         let ip = IpFields {
             traffic_class: self.cold.options.traffic_class,
-            ecn: Ecn::NotEct,
+            ecn: Ecn::from_traffic_class(marking.codepoint as u8),
             ttl: self.cold.options.ttl.unwrap_or(self.shared.config.ip_default_ttl as u8),
             identification: 0,
             dont_fragment: true,
@@ -153,10 +171,18 @@ impl Conn<'_> {
             return false;
         }
         self.shared.count(Counter::SegmentsOut);
+        let tally = &mut self.cold.tally;
+        tally.segments_out = tally.segments_out.wrapping_add(1);
+        if len > 0 {
+            tally.data_segments_out = tally.data_segments_out.wrapping_add(1);
+            tally.bytes_sent += u64::from(len);
+        }
         if header.flags.contains(Bits::ACK) && !header.flags.intersects(Bits::SYN | Bits::RST) {
             self.hot.rcv_wnd = u32::from(header.window) << self.hot.rcv_wscale;
             self.hot.rcv_wup = self.hot.rcv_nxt;
-            self.on_answered();
+            if len == 0 || !self.has_sack_news() {
+                self.on_answered();
+            }
         }
         true
     }

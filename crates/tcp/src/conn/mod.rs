@@ -8,6 +8,7 @@
 //! - `receive`: payload and FIN.
 //! - `early`: payload that came before its turn.
 //! - `answer`: when to acknowledge.
+//! - `path`: ICMP errors and the path's MTU. `marks`: ECN. `urgent`: urgent data. `info`: `TCP_INFO`.
 //! - `stream`: the application's side.
 //! - `window`: how much the peer may send.
 //! - `recovery`: what is in flight, lost, or due to be sent again.
@@ -23,22 +24,28 @@ mod cold;
 mod early;
 mod emit;
 mod hot;
+mod info;
+mod marks;
 mod open;
 mod output;
+mod path;
 mod receive;
 mod recovery;
 pub(crate) mod state;
 mod stream;
 mod timers;
+mod urgent;
 mod window;
 
 use crate::engine::Shared;
 pub(crate) use answer::Answering;
 pub(crate) use cold::Cold;
 pub(crate) use hot::{Flags, Hot, Owed};
-pub(crate) use open::{Peer, mss_for};
+pub(crate) use info::Tally;
+pub(crate) use open::{Handshake, Peer, mss_for};
 use state::State;
 pub(crate) use timers::{Timer, Timers};
+pub(crate) use urgent::Urgent;
 pub(crate) use window::ReceiveWindow;
 
 /// A connection with what it needs of its engine while something happens to it.

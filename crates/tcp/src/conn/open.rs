@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::event::Ready;
 use crate::packet::Segment;
 use crate::tables::FlowKey;
+use crate::time::Instant;
 
 /// Bytes of IP and TCP headers without options.
 const HEADERS_V4: u16 = 40;
@@ -24,6 +25,17 @@ pub(crate) struct Peer {
     pub(crate) sack: bool,
     pub(crate) timestamps: Option<Timestamps>,
     pub(crate) ecn: bool,
+}
+
+/// What a half-open connection knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handshake {
+    pub(crate) peer: Peer,
+    pub(crate) iss: SeqNumber,
+    pub(crate) irs: SeqNumber,
+    /// When the SYN-ACK was sent first, and how often again.
+    pub(crate) sent_at: Instant,
+    pub(crate) resent: u32,
 }
 
 impl Peer {
@@ -57,12 +69,16 @@ impl Conn<'_> {
     }
 
     /// A half-open connection becomes a real one; the acknowledgement that completes it is about to arrive.
-    pub(crate) fn begin_passive(&mut self, peer: Peer, iss: SeqNumber, irs: SeqNumber) {
+    pub(crate) fn begin_passive(&mut self, handshake: Handshake) {
+        let Handshake { peer, iss, irs, sent_at, resent } = handshake;
         self.prepare(iss);
         self.set_state(State::SynReceived);
         (self.cold.peer, self.cold.irs) = (peer, irs);
         self.agree(irs + 1);
+        self.begin_ecn();
         self.hot.snd_nxt = iss + 1;
+        self.cold.timeouts = resent;
+        self.cold.retransmitting_since = Some(sent_at);
     }
 
     /// Everything that is known of ourselves before the first segment.
@@ -150,6 +166,9 @@ impl Conn<'_> {
     pub(crate) fn take_syn(&mut self, segment: &Segment) {
         self.cold.peer = Peer::of(segment, &self.shared.config, super::window::MSS_DEFAULT);
         self.cold.irs = segment.seq;
+        if self.state() == State::SynSent {
+            self.agree_by_syn_ack(segment);
+        }
         self.agree(segment.seq + 1);
     }
 
@@ -157,6 +176,7 @@ impl Conn<'_> {
     pub(crate) fn agree(&mut self, rcv_nxt: SeqNumber) {
         let peer = self.cold.peer;
         (self.hot.rcv_nxt, self.hot.copied, self.hot.rcv_wup) = (rcv_nxt, rcv_nxt, rcv_nxt);
+        self.begin_assembling();
         self.hot.flags.set(Flags::SACK, peer.sack);
         self.hot.flags.set(Flags::TIMESTAMPS, peer.timestamps.is_some());
         if let Some(timestamps) = peer.timestamps {
@@ -186,6 +206,10 @@ impl Conn<'_> {
         }
         let options = if self.hot.flags.contains(Flags::TIMESTAMPS) { TIMESTAMP_BYTES } else { 0 };
         self.hot.mss = mss.saturating_sub(options).max(8);
+        self.cold.recovery.set_mss(u32::from(self.hot.mss));
+        if self.cold.recovery.board.waiting_out() > 0 {
+            self.owe(Owed::RESEND);
+        }
     }
 
     /// SYN-ACK: our SYN is acknowledged and theirs is known.

@@ -3,6 +3,7 @@
 use super::timers::Waiting;
 use super::{Conn, Flags, Owed, State, Timer};
 use crate::packet::TxBatch;
+use crate::stats::Counter;
 
 impl Conn<'_> {
     /// Writes what is owed into `batch`; `false` if that is full and something is left.
@@ -26,15 +27,20 @@ impl Conn<'_> {
     }
 
     fn send_segments(&mut self, batch: &mut dyn TxBatch) -> bool {
-        while self.hot.owed.contains(Owed::RESEND) {
-            let Some((seq, len)) = self.next_resend() else {
-                self.hot.owed -= Owed::RESEND;
-                break;
-            };
-            if !self.emit_again(batch, seq, len) {
+        self.before_sending();
+        if self.hot.owed.contains(Owed::RESEND) {
+            while let Some(resend) = self.next_resend() {
+                if !self.emit_again(batch, resend) {
+                    return false;
+                }
+            }
+            self.hot.owed -= Owed::RESEND;
+        }
+        if self.hot.owed.contains(Owed::TAIL_PROBE) {
+            if !self.send_tail_probe(batch) {
                 return false;
             }
-            self.on_resent();
+            self.hot.owed -= Owed::TAIL_PROBE;
         }
         if self.hot.owed.contains(Owed::PROBE) {
             if !self.emit_probe(batch) {
@@ -43,13 +49,33 @@ impl Conn<'_> {
             self.hot.owed -= Owed::PROBE;
         }
         if self.hot.owed.contains(Owed::DATA) {
-            if !self.send_new(batch) {
+            let before = self.hot.snd_nxt;
+            let done = self.send_new(batch);
+            self.after_sending(self.hot.snd_nxt != before);
+            if !done {
                 return false;
             }
             self.hot.owed -= Owed::DATA;
             self.arm_window_probe();
         }
-        true
+        // Without new data, what F-RTO held back goes after all.
+        !self.hot.owed.contains(Owed::RESEND) || self.send_segments(batch)
+    }
+
+    /// RFC 8985 7.3: a new segment if there is one that the window takes, else the last one once more.
+    fn send_tail_probe(&mut self, batch: &mut dyn TxBatch) -> bool {
+        let new = self.next_in_window();
+        let (sent, retransmitted) = match (new, self.cold.recovery.probe_segment()) {
+            (Some((len, fin)), _) => (self.emit_new(batch, len, fin), Some(false)),
+            (None, Some(resend)) => (self.emit_again(batch, resend), Some(true)),
+            (None, None) => (true, None),
+        };
+        if sent {
+            self.shared.count(Counter::TailProbes);
+            self.cold.recovery.on_probe(self.shared.now, retransmitted);
+            self.sync_alarm();
+        }
+        sent
     }
 
     fn send_acks(&mut self, batch: &mut dyn TxBatch) -> bool {
@@ -71,27 +97,21 @@ impl Conn<'_> {
 
     /// The length of the next new segment and whether FIN goes with it; `None` if nothing may be sent.
     fn next_new(&self) -> Option<(u32, bool)> {
+        let (len, fin) = self.next_in_window()?;
+        let held = !fin && len < u32::from(self.hot.mss) && self.nagle_holds(len);
+        (!held && self.has_room()).then_some((len, fin))
+    }
+
+    /// The same, as far as the peer's window is concerned.
+    fn next_in_window(&self) -> Option<(u32, bool)> {
         let unsent = (self.hot.write_seq - self.hot.snd_nxt).max(0) as u32;
         let fin_waits = self.hot.flags.contains(Flags::FIN_QUEUED) && !self.hot.flags.contains(Flags::FIN_SENT);
-        let mss = u32::from(self.hot.mss);
-        let len = unsent.min(mss);
-        let fin = fin_waits && len == unsent;
+        let len = unsent.min(u32::from(self.hot.mss));
         // RFC 9293 3.8.6.2.1 (MUST-38): only whole segments, or all there is, so that no silly window is filled.
         let window_end = self.hot.snd_una + self.hot.snd_wnd;
-        if self.hot.snd_nxt + len > window_end {
-            return None;
-        }
-        let fin = fin && self.hot.snd_nxt + len + 1 <= window_end;
-        if len == 0 && !fin {
-            return None;
-        }
-        if !fin && len < mss && self.nagle_holds(len) {
-            return None;
-        }
-        if len > 0 && self.sendable_bytes() == 0 {
-            return None;
-        }
-        Some((len, fin))
+        let end = self.hot.snd_nxt + len;
+        let fin = fin_waits && len == unsent && end < window_end;
+        ((len > 0 && end <= window_end) || fin).then_some((len, fin))
     }
 
     // RFC 9293 3.7.4 (SHLD-7, MUST-17), in Minshall's form as Linux has it: a small segment waits while one is

@@ -22,6 +22,10 @@ impl Conn<'_> {
         if self.refuses_data(segment) {
             return;
         }
+        if !segment.payload.is_empty() {
+            self.cold.tally.data_segments_in = self.cold.tally.data_segments_in.wrapping_add(1);
+            self.take_mark(segment);
+        }
         if segment.end() <= self.hot.rcv_nxt {
             // All of it was here before: our acknowledgement was lost.
             self.shared.count(Counter::Duplicate);
@@ -61,19 +65,22 @@ impl Conn<'_> {
         }
         let known = self.hot.rcv_nxt.offset_from(segment.seq) as usize;
         if known > 0 {
-            self.report_duplicate_part(segment.seq, self.hot.rcv_nxt);
+            self.report_duplicate(segment);
         }
         let fresh = segment.payload.get(known..).unwrap_or_default();
         // RFC 9293 3.10.7.4: "segments... trimmed to fit in the window".
         let fits = &fresh[..fresh.len().min(window as usize)];
-        if !self.place(0, fits) {
+        if !self.place(fits) {
             return;
         }
         let whole = fits.len() == fresh.len();
-        self.cold.rx.extend(fits.len());
-        self.hot.rcv_nxt += fits.len() as u32;
-        let gap_filled = self.join_early();
+        // RFC 5681 4.2: "a TCP receiver SHOULD send an immediate ACK when the incoming segment fills in all or part of a
+        // gap in the sequence space."
+        let before = self.hot.rcv_nxt;
+        let gap_filled = self.join(fits.len());
         if !fits.is_empty() {
+            self.cold.tally.bytes_received += u64::from(self.hot.rcv_nxt.offset_from(before));
+            self.measure_receive_rtt(segment);
             self.on_data_received(fits.len());
             self.grow_window(fits.len() as u32);
             self.tell(Ready::READABLE);
@@ -87,9 +94,9 @@ impl Conn<'_> {
         self.check_fin();
     }
 
-    /// Puts `bytes` at `offset` behind `rcv_nxt`; `false` if there is no memory for them, and they are dropped.
-    pub(super) fn place(&mut self, offset: usize, bytes: &[u8]) -> bool {
-        let at = self.cold.rx.len() + offset;
+    /// Puts `bytes` behind `rcv_nxt`; `false` if there is no memory for them, and they are dropped.
+    fn place(&mut self, bytes: &[u8]) -> bool {
+        let at = self.cold.rx.len();
         if !self.cold.rx.reserve(at + bytes.len(), &mut self.shared.pool) {
             self.shared.count(Counter::NoMemory);
             return false;

@@ -25,6 +25,7 @@ impl Conn<'_> {
         ready.set(Ready::READABLE, self.unread() > 0 || ended);
         ready.set(Ready::READ_HANGUP, ended);
         ready.set(Ready::HANGUP, ended && sends_no_more || self.state() == State::Closed);
+        ready.set(Ready::URGENT, self.has_urgent());
         ready.set(Ready::ERROR, self.cold.error.is_some());
         let opening = matches!(self.state(), State::SynSent | State::SynReceived);
         ready.set(Ready::WRITABLE, !opening && (sends_no_more || self.is_writable()));
@@ -67,6 +68,9 @@ impl Conn<'_> {
         }
         self.cold.tx.push(&bytes[..taken]);
         self.hot.write_seq += taken as u32;
+        if flags.contains(SendFlags::URGENT) && taken == bytes.len() {
+            self.cold.urgent_sent = Some(self.hot.write_seq);
+        }
         self.cold.more_follows = flags.contains(SendFlags::MORE);
         if self.state() != State::SynSent {
             self.owe(Owed::DATA);
@@ -75,10 +79,14 @@ impl Conn<'_> {
     }
 
     pub(crate) fn recv(&mut self, out: &mut [u8], flags: ReceiveFlags) -> Result<usize> {
+        if flags.contains(ReceiveFlags::URGENT) {
+            return self.receive_urgent(out, flags.contains(ReceiveFlags::PEEK));
+        }
+        let most = self.before_mark(out.len());
         if self.unread() == 0 {
             return self.nothing_to_read(out.is_empty());
         }
-        let bytes = self.cold.rx.copy_to(0, out);
+        let bytes = self.cold.rx.copy_to(0, &mut out[..most]);
         if !flags.contains(ReceiveFlags::PEEK) {
             self.take(bytes);
         }

@@ -24,10 +24,12 @@ const TIMERS: [Timer; 4] = [Timer::Retransmit, Timer::Answer, Timer::Keepalive, 
 /// What the retransmission timer waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Waiting {
+    /// The answer to a SYN.
     #[default]
-    Timeout,
-    TailProbe,
-    Reordering,
+    Handshake,
+    /// Loss recovery: a time-out, a tail loss probe, reordering.
+    Recovery,
+    /// A closed window to open.
     Window,
 }
 
@@ -39,7 +41,7 @@ pub(crate) struct Timers {
 
 impl Default for Timers {
     fn default() -> Timers {
-        Timers { at: [Instant::FAR_FUTURE; TIMERS.len()], waiting: Waiting::Timeout }
+        Timers { at: [Instant::FAR_FUTURE; TIMERS.len()], waiting: Waiting::Handshake }
     }
 }
 
@@ -93,9 +95,7 @@ impl Conn<'_> {
         match (self.state(), self.cold.timers.waiting) {
             (State::SynSent | State::SynReceived, _) => self.on_syn_timeout(),
             (_, Waiting::Window) => self.on_probe_timer(),
-            (_, Waiting::TailProbe) => self.on_tail_probe_timer(),
-            (_, Waiting::Reordering) => self.on_reordering_timer(),
-            (_, Waiting::Timeout) => self.on_data_timeout(),
+            (_, Waiting::Recovery | Waiting::Handshake) => self.on_recovery_alarm(),
         }
     }
 
@@ -118,17 +118,15 @@ impl Conn<'_> {
         self.owe(Owed::SYN);
     }
 
-    fn on_data_timeout(&mut self) {
-        if self.hot.flight() == 0 {
-            return;
-        }
+    /// The retransmission timer has expired once more.
+    pub(super) fn on_data_timeout(&mut self) {
         // RFC 9293 3.8.3 (MUST-20): a connection whose data are not acknowledged ends after R2.
         if self.retries_are_over() {
             return self.give_up();
         }
         self.cold.retransmitting_since.get_or_insert(self.cold.last_sent);
         self.cold.timeouts += 1;
-        self.on_timeout();
+        self.doubt_path_mtu();
     }
 
     /// Linux's `retransmits_timed_out`: R2 as the time that so many doublings of the least time-out take.

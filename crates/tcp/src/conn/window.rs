@@ -3,8 +3,9 @@
 
 use ringway_wire::SeqNumber;
 
-use super::{Conn, Owed};
+use super::{Conn, Flags, Owed};
 use crate::config::{Config, Sizes};
+use crate::packet::Segment;
 use crate::time::Instant;
 
 /// Segments that a peer may send at first (RFC 6928), as the receiver assumes.
@@ -37,6 +38,8 @@ struct Tuning {
     since: Instant,
     /// The peer's round trip as a receiver sees it, microseconds; 0 before the first sample.
     rtt_us: u32,
+    /// The echo of the latest sample: one for each is enough.
+    last_echo: u32,
     /// Without timestamps: a window's worth begun at `window_since` ends here.
     window_end: SeqNumber,
     window_since: Instant,
@@ -69,10 +72,10 @@ impl ReceiveWindow {
     /// The handshake is over: first estimates.
     pub(super) fn established(&mut self, now: Instant, sending_mss: u16, window: u32, next: SeqNumber) {
         let hint = self.advertised_mss.min(sending_mss).min((window / 2).min(65_535) as u16);
-        self.mss = hint.min(MSS_DEFAULT).max(MSS_MIN);
+        self.mss = hint.clamp(MSS_MIN, MSS_DEFAULT);
         let space = window.min(INITIAL_SEGMENTS * u32::from(self.advertised_mss)).max(1);
         let window_end = next + window;
-        self.tuning = Tuning { space, since_seq: next, since: now, rtt_us: 0, window_end, window_since: now };
+        self.tuning = Tuning { space, since_seq: next, since: now, window_end, window_since: now, ..Tuning::default() };
     }
 
     /// A segment with `bytes` of payload arrived.
@@ -185,18 +188,25 @@ impl Conn<'_> {
         (tuning.since_seq, tuning.since) = (self.hot.copied, now);
     }
 
-    /// Data arrived with this echo of our clock: a sample of the round trip as the receiver sees it.
-    pub(super) fn measure_receive_rtt(&mut self, echo_age_us: Option<u32>) {
-        let now = self.shared.now;
+    /// Data arrived in order: perhaps a sample of the round trip as the receiver sees it (`tcp_rcv_rtt_measure_ts`).
+    pub(super) fn measure_receive_rtt(&mut self, segment: &Segment) {
+        let (now, clock) = (self.shared.now, self.timestamp());
+        let full = segment.payload.len() >= usize::from(self.cold.window.mss);
         let tuning = &mut self.cold.window.tuning;
-        if let Some(us) = echo_age_us {
-            smooth(&mut tuning.rtt_us, us.max(1), false);
-        } else if self.hot.rcv_nxt >= tuning.window_end {
-            // Without timestamps: a whole window takes at least a round trip.
-            let us = now.since_us(tuning.window_since).clamp(1, u64::from(u32::MAX)) as u32;
-            smooth(&mut tuning.rtt_us, us, true);
-            tuning.window_end = self.hot.rcv_nxt + self.hot.rcv_wnd;
-            tuning.window_since = now;
+        match segment.options.timestamps.filter(|_| self.hot.flags.contains(Flags::TIMESTAMPS)) {
+            Some(timestamps) if full && timestamps.echo != tuning.last_echo => {
+                let age_ms = clock.wrapping_sub(timestamps.echo).max(1);
+                smooth(&mut tuning.rtt_us, age_ms.saturating_mul(1000), false);
+                tuning.last_echo = timestamps.echo;
+            }
+            None if self.hot.rcv_nxt >= tuning.window_end => {
+                // Without timestamps: a whole window takes at least a round trip.
+                let us = now.since_us(tuning.window_since).clamp(1, u64::from(u32::MAX)) as u32;
+                smooth(&mut tuning.rtt_us, us, true);
+                tuning.window_end = self.hot.rcv_nxt + self.hot.rcv_wnd;
+                tuning.window_since = now;
+            }
+            _ => {}
         }
     }
 

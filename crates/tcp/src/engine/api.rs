@@ -7,6 +7,7 @@ use crate::conn::Conn;
 use crate::conn::state::State;
 use crate::error::{Error, Result};
 use crate::event::{ConnId, ListenerId, Ready};
+use crate::info::TcpInfo;
 use crate::options::{ReceiveFlags, SendFlags, Shutdown, SocketOptions};
 use crate::stats::Counter;
 use crate::tables::FlowKey;
@@ -244,6 +245,23 @@ impl Engine {
     pub fn take_error(&mut self, id: ConnId) -> Result<Option<Error>> {
         let index = self.index(id)?;
         Ok(self.cold[index].error.take())
+    }
+
+    /// What is known of a connection (`TCP_INFO`).
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn tcp_info(&mut self, now: Instant, id: ConnId) -> Result<TcpInfo> {
+        self.on(now, id, |conn| conn.info())
+    }
+
+    /// Whether the next byte to read is the urgent one (`SIOCATMARK`).
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn is_at_mark(&mut self, id: ConnId) -> Result<bool> {
+        let index = self.index(id)?;
+        Ok(self.with(index, |conn| conn.is_at_mark()))
     }
 
     /// A connection's state.

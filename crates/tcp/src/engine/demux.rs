@@ -4,7 +4,7 @@ use ringway_wire::tcp::Flags as Bits;
 use ringway_wire::{Error, Verify};
 
 use super::{Engine, kind, time_wait};
-use crate::packet::{Arriving, Segment, parse};
+use crate::packet::{Arriving, PathError, Segment, parse};
 use crate::stats::Counter;
 use crate::tables::FlowKey;
 use crate::time::Instant;
@@ -46,8 +46,8 @@ impl Engine {
                 }
                 Some((key, segment, hash))
             }
-            Ok(Arriving::Icmp(source, destination, message)) => {
-                self.on_icmp(source, destination, message);
+            Ok(Arriving::Icmp(error)) => {
+                self.on_path_error(&error);
                 None
             }
             Ok(Arriving::Other) => self.refuse(Counter::NotForUs),
@@ -113,8 +113,13 @@ impl Engine {
         }
     }
 
-    /// An ICMP message arrived; those that concern a connection change it.
-    fn on_icmp(&mut self, _source: ringway_wire::IpAddress, _destination: ringway_wire::IpAddress, _message: &[u8]) {
-        self.shared.count(Counter::IcmpIgnored);
+    /// A router or the remote host could not deliver something that we sent.
+    fn on_path_error(&mut self, error: &PathError) {
+        match self.find_flow(&error.key, error.key.hash(self.flow_key)) {
+            Some(value) if value & kind::MASK == kind::CONNECTION => {
+                self.with(value & !kind::MASK, |conn| conn.on_path_error(error));
+            }
+            _ => self.shared.count(Counter::IcmpIgnored),
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! SYN-RECEIVED on the passive side: a record in a listener's bounded queue, no connection yet
 //! (Linux: `tcp_check_req`).
 
+use ringway_wire::SeqNumber;
 use ringway_wire::tcp::{Flags as Bits, Options, Repr, Timestamps};
-use ringway_wire::{SeqNumber, tcp};
 
 use super::shared::{Reply, Shared, header_of};
-use crate::conn::{Peer, ReceiveWindow};
+use crate::conn::{Handshake, Peer, ReceiveWindow};
 use crate::options::SocketOptions;
 use crate::packet::Segment;
 use crate::tables::FlowKey;
@@ -20,15 +20,15 @@ pub(super) struct HalfOpen {
     pub(super) key: FlowKey,
     /// Index of the listener.
     pub(super) listener: u32,
-    pub(super) iss: SeqNumber,
-    pub(super) irs: SeqNumber,
-    pub(super) peer: Peer,
+    iss: SeqNumber,
+    irs: SeqNumber,
+    peer: Peer,
     window: u32,
-    pub(super) window_scale: u8,
+    window_scale: u8,
     advertised_mss: u16,
     ts_offset: u32,
     traffic_class: u8,
-    pub(super) sent_at: Instant,
+    sent_at: Instant,
     pub(super) retransmissions: u32,
     last_ack: Option<Instant>,
 }
@@ -64,6 +64,8 @@ impl HalfOpen {
         let config = &shared.config;
         let largest = crate::conn::mss_for(config.mtu as u16, &key);
         let advertised_mss = options.mss_bytes.map_or(largest, |chosen| chosen.min(largest));
+        let mut peer = Peer::of(segment, config, 536);
+        peer.agree_on_ecn(segment, config, options.congestion_control.unwrap_or(config.tcp_congestion_control));
         let (window, window_scale) =
             ReceiveWindow::open(config, options.receive_buffer_bytes, options.window_clamp_bytes, advertised_mss);
         HalfOpen {
@@ -71,7 +73,7 @@ impl HalfOpen {
             listener,
             iss,
             irs: segment.seq,
-            peer: Peer::of(segment, config, 536),
+            peer,
             window: window.threshold,
             window_scale,
             advertised_mss,
@@ -83,6 +85,11 @@ impl HalfOpen {
         }
     }
 
+    pub(super) fn handshake(&self) -> Handshake {
+        let (peer, iss, irs) = (self.peer, self.iss, self.irs);
+        Handshake { peer, iss, irs, sent_at: self.sent_at, resent: self.retransmissions }
+    }
+
     fn timestamps(&self, now: Instant) -> Option<Timestamps> {
         let theirs = self.peer.timestamps?;
         Some(Timestamps { value: (now.ms() as u32).wrapping_add(self.ts_offset), echo: theirs.value })
@@ -92,7 +99,8 @@ impl HalfOpen {
         let header = Repr {
             seq: self.iss,
             ack: self.irs + 1,
-            flags: tcp::Flags::SYN | tcp::Flags::ACK,
+            // RFC 3168 6.1.1: an ECN-setup SYN-ACK has ECE and not CWR.
+            flags: Bits::SYN | Bits::ACK | if self.peer.ecn { Bits::ECE } else { Bits::NONE },
             window: self.window.min(65_535) as u16,
             options: Options {
                 mss: Some(self.advertised_mss),
@@ -111,7 +119,7 @@ impl HalfOpen {
         let header = Repr {
             seq: self.iss + 1,
             ack: self.irs + 1,
-            flags: tcp::Flags::ACK,
+            flags: Bits::ACK,
             window: (self.window >> scale).min(65_535) as u16,
             options: Options { timestamps: self.timestamps(shared.now), ..Options::NONE },
             ..header_of(&self.key)

@@ -190,7 +190,7 @@ impl Engine {
             None => self.wheel.disarm(index),
         }
         let hot = &self.hot[index];
-        let held = Flags::OPEN | Flags::IN_TX_LIST | Flags::IN_EVENT_LIST;
+        let held = Flags::OPEN | Flags::IN_TX_LIST;
         if hot.flags.contains(Flags::DONE) && !hot.flags.intersects(held) {
             self.free(index);
         }
@@ -234,8 +234,9 @@ impl Engine {
     fn allocate(&mut self, key: crate::tables::FlowKey) -> Option<u32> {
         let index = self.hot.take()?;
         let _ = self.cold.take();
-        let generation = self.hot[index].generation.wrapping_add(1);
-        self.hot[index] = Hot { index, generation, key, flags: Flags::OPEN | Flags::IN_TABLE, ..Hot::default() };
+        let Hot { generation, flags, .. } = self.hot[index];
+        let flags = flags & Flags::IN_EVENT_LIST | Flags::OPEN | Flags::IN_TABLE;
+        self.hot[index] = Hot { index, generation: generation.wrapping_add(1), key, flags, ..Hot::default() };
         self.cold[index] = Cold::default();
         Some(index)
     }
@@ -245,7 +246,9 @@ impl Engine {
         let cold = &mut self.cold[index];
         cold.rx.release(&mut self.shared.pool);
         cold.tx.release(&mut self.shared.pool);
-        self.hot[index].flags = Flags::empty();
+        // The event list still names the slot, whoever has it next.
+        self.hot[index].flags &= Flags::IN_EVENT_LIST;
+        self.hot[index].news = Ready::empty();
         self.cold.give_back(index);
         self.hot.give_back(index);
     }

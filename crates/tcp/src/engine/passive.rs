@@ -131,7 +131,7 @@ impl Engine {
         self.cold[index].options = options;
         self.queue_for_accept(record.listener, index);
         self.with(index, |conn| {
-            conn.begin_passive(record.peer, record.iss, record.irs);
+            conn.begin_passive(record.handshake());
             conn.arrive(segment);
         });
     }

@@ -3,6 +3,7 @@
 use ringway_wire::tcp::{self, Flags, Options};
 use ringway_wire::{Ecn, Endpoint, Error, IpAddress, Protocol, Pseudo, SeqNumber, Verify, ipv4, ipv6};
 
+use super::PathError;
 use crate::tables::FlowKey;
 
 /// A segment as it arrived; nothing of it has been judged against a connection.
@@ -42,8 +43,8 @@ impl Segment<'_> {
 /// What an IP packet turned out to be.
 pub(crate) enum Arriving<'a> {
     Tcp(FlowKey, Segment<'a>),
-    /// Source, destination and ICMP message.
-    Icmp(IpAddress, IpAddress, &'a [u8]),
+    /// An ICMP error about a TCP segment.
+    Icmp(PathError),
     /// Neither, or a fragment; not for this engine.
     Other,
 }
@@ -71,20 +72,30 @@ fn parse_v4(bytes: &[u8], verify: Verify) -> Result<Arriving<'_>, Error> {
         Protocol::TCP if is_unicast(source) && is_unicast(destination) => {
             segment(packet.payload(), source, destination, ip.pseudo(), packet.ecn(), verify)
         }
-        Protocol::ICMP => Ok(Arriving::Icmp(source, destination, packet.payload())),
+        Protocol::ICMP => {
+            let error = PathError::of_v4(packet.payload(), verify);
+            Ok(error.map_or(Arriving::Other, Arriving::Icmp))
+        }
         _ => Ok(Arriving::Other),
     }
 }
 
 fn parse_v6(bytes: &[u8], verify: Verify) -> Result<Arriving<'_>, Error> {
     let packet = ipv6::Packet::new_checked(bytes)?;
+    let Ok(upper) = packet.upper() else { return Ok(Arriving::Other) };
+    if upper.fragment.is_some() {
+        return Ok(Arriving::Other);
+    }
     let (source, destination) = (IpAddress::V6(packet.source()), IpAddress::V6(packet.destination()));
-    match packet.next_header() {
+    let pseudo = packet.pseudo(upper.protocol);
+    match upper.protocol {
         Protocol::TCP if is_unicast(source) && is_unicast(destination) => {
-            let pseudo = packet.pseudo(Protocol::TCP);
-            segment(packet.payload(), source, destination, pseudo, packet.ecn(), verify)
+            segment(upper.payload, source, destination, pseudo, packet.ecn(), verify)
         }
-        Protocol::ICMPV6 => Ok(Arriving::Icmp(source, destination, packet.payload())),
+        Protocol::ICMPV6 => {
+            let error = PathError::of_v6(upper.payload, packet.hop_limit(), pseudo, verify);
+            Ok(error.map_or(Arriving::Other, Arriving::Icmp))
+        }
         _ => Ok(Arriving::Other),
     }
 }

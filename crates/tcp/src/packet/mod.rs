@@ -2,7 +2,9 @@
 
 mod arriving;
 mod leaving;
+mod path_error;
 
 pub(crate) use arriving::{Arriving, Segment, parse};
 pub(crate) use leaving::{IpFields, Leaving, emit};
 pub use leaving::{PacketBatch, TxBatch};
+pub(crate) use path_error::{PathError, What};

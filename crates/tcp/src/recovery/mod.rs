@@ -172,6 +172,12 @@ pub struct Recovery {
     last_sent: Instant,
 }
 
+impl Default for Recovery {
+    fn default() -> Recovery {
+        Recovery::new(RecoveryConfig::default(), 0, 536, Instant::ZERO)
+    }
+}
+
 impl Recovery {
     /// Nothing in flight; the next segment begins at `offset`.
     pub fn new(config: RecoveryConfig, offset: u64, mss: u32, now: Instant) -> Recovery {

@@ -1,8 +1,6 @@
 //! Two engines talk to each other: the whole of a connection's life over a link.
 
-mod common;
-
-use common::{Pair, pattern};
+use crate::link::{Pair, pattern};
 use ringway_tcp::{Config, Error, ReceiveFlags, SendFlags, Shutdown, State};
 
 #[test]
@@ -68,7 +66,7 @@ fn a_reset_reaches_the_other_side() {
 #[test]
 fn nobody_listens() {
     let mut pair = Pair::new(Config::default());
-    let (here, there) = (common::endpoint("10.0.0.1:0"), common::endpoint("10.0.0.2:80"));
+    let (here, there) = (crate::link::endpoint("10.0.0.1:0"), crate::link::endpoint("10.0.0.2:80"));
     let client = pair.ends[0].connect(pair.now, here, there, &Default::default()).unwrap();
     pair.run_for(100_000);
     assert_eq!(pair.ends[0].take_error(client), Ok(Some(Error::ConnectionRefused)));
@@ -88,4 +86,45 @@ fn the_same_seed_gives_the_same_bytes() {
         trace.take()
     };
     assert!(run() == run());
+}
+
+/// Loss, reordering and duplication together, both ways at once.
+#[test]
+fn a_bad_link_delivers_everything() {
+    for seed in 0..20u64 {
+        let (mut pair, client, server) = Pair::connected(Config::default());
+        for end in 0..2 {
+            let mut state = seed * 2 + end as u64 + 1;
+            pair.fates[end] = Some(Box::new(move |_, _| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                match (state >> 33) % 20 {
+                    0 | 1 => vec![],
+                    2 => vec![0, 3000],
+                    3 => vec![20_000],
+                    _ => vec![0],
+                }
+            }));
+        }
+        let bytes = pattern(200_000);
+        pair.transfer(0, client, server, &bytes, 600_000_000);
+        pair.transfer(1, server, client, &bytes, 600_000_000);
+    }
+}
+
+/// A reader that is slow to read closes the window; probes and window updates keep things going.
+#[test]
+fn a_slow_reader_stalls_nobody_for_ever() {
+    let (mut pair, client, server) = Pair::connected(Config::default());
+    let bytes = pattern(2_000_000);
+    let (mut sent, mut got) = (0, 0);
+    while got < bytes.len() {
+        if sent < bytes.len() {
+            sent += pair.send(0, client, &bytes[sent..]);
+        }
+        pair.run_for(3_000_000);
+        let mut out = vec![0; 50_000];
+        let taken = pair.ends[1].recv(pair.now, server, &mut out, ReceiveFlags::empty()).unwrap();
+        assert!(taken > 0 && out[..taken] == bytes[got..got + taken]);
+        got += taken;
+    }
 }

@@ -1,0 +1,12 @@
+//! Tests of the whole engine, by its public calls.
+//!
+//! - `link`: two engines joined by a link that delays, loses and reorders. `life`: what they do.
+//! - `script`: one engine and a scripted peer. `handshake`, `states`, `receiving`, `sending`, `ending`, `attacks`: scripts.
+
+mod handshake;
+mod life;
+mod link;
+mod receiving;
+mod script;
+mod sending;
+mod states;

@@ -43,24 +43,57 @@ pub struct OwnLine {
     _rest: [AtomicU64; 7],
 }
 
-/// One index on a cache line of its own (neighbouring lines are fetched in pairs).
+/// One index on a cache line of its own (neighbouring lines are fetched in pairs), with a stamp above it that only
+/// [leases](crate::lease) use.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct IndexLine(AtomicU32);
+pub struct IndexLine(AtomicU64);
+
+/// What an [`IndexLine`] holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamped {
+    /// Not bounded.
+    pub index: u32,
+    pub stamp: u32,
+}
+
+impl Stamped {
+    fn word(self) -> u64 {
+        u64::from(self.index) | u64::from(self.stamp) << 32
+    }
+}
 
 impl IndexLine {
     /// The index, with everything that its writer did before; anything that is not below `num_slots` is
     /// taken for 0, which at worst misplaces the liar's own slots.
     #[inline]
     pub fn get(&self, num_slots: u32) -> u32 {
-        let index = self.0.load(Acquire);
+        let index = self.0.load(Acquire) as u32;
         if index < num_slots { index } else { 0 }
     }
 
     /// Shows the index, and everything done before, to the other side.
     #[inline]
     pub fn set(&self, index: u32) {
-        self.0.store(index, Release);
+        self.0.store(u64::from(index), Release);
+    }
+
+    /// Index and stamp, with everything that their writer did before.
+    #[inline]
+    pub fn stamped(&self) -> Stamped {
+        let word = self.0.load(Acquire);
+        Stamped { index: word as u32, stamp: (word >> 32) as u32 }
+    }
+
+    /// Like [`IndexLine::set`], with a stamp.
+    pub fn set_stamped(&self, index: u32, stamp: u32) {
+        self.0.store(Stamped { index, stamp }.word(), Release);
+    }
+
+    /// Shows another index and stamp if both are still `seen`.
+    pub fn exchange(&self, seen: Stamped, index: u32, stamp: u32) -> bool {
+        let new = Stamped { index, stamp }.word();
+        self.0.compare_exchange(seen.word(), new, AcqRel, Relaxed).is_ok()
     }
 }
 

@@ -4,9 +4,14 @@
 //! - [`ring`]: bytes of a connection; [`stats`]: the statistics page of a process.
 //! - [`slot`], [`kring`], [`pool`]: packet ports: slots and rings as netmap's programs see them, what netmap's
 //!   kernel would keep of a ring, and the region that holds them with their buffers.
-//! - [`lock`]: a lock that survives its holder; [`limits`]: how fast memory is at best.
+//! - [`lease`], [`fabric`]: many senders of one rx ring, and what the senders of a switch share.
+//! - [`lock`]: a lock that survives its holder; [`limits`]: how fast memory is at best;
+//!   [`user`]: reading at wild addresses.
 
+#[cfg(not(loom))]
+pub mod fabric;
 pub mod kring;
+pub mod lease;
 #[cfg(not(loom))]
 pub mod limits;
 #[cfg(not(loom))]
@@ -19,3 +24,5 @@ pub mod slot;
 #[cfg(not(loom))]
 pub mod stats;
 pub mod sync;
+#[cfg(not(loom))]
+pub mod user;

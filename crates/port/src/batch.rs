@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ringway_mem::pool::Ring;
-use ringway_mem::slot::{NETMAP_MAX_FRAGS, NS_BUF_CHANGED, NS_MOREFRAG, Slot};
+use ringway_mem::slot::{NETMAP_MAX_FRAGS, NS_BUF_CHANGED, NS_INDIRECT, NS_MOREFRAG, Slot};
 
 use crate::sys::buffers;
 
@@ -74,6 +74,13 @@ impl<'a> TxBatch<'a> {
     pub fn set(&mut self, i: u32, len: u16, flags: u16) {
         let cell = self.cell(i);
         cell.store_word(Slot { len, flags, ..cell.load_word() });
+    }
+
+    /// Has a slot send `len` bytes at an address of this process (NS_INDIRECT; ports at a switch only), which is read at
+    /// the next sync.
+    pub fn set_indirect(&mut self, i: u32, address: u64, len: u16) {
+        let cell = self.cell(i);
+        cell.store(Slot { len, flags: NS_INDIRECT, ptr: address, ..cell.load_word() });
     }
 
     /// The whole buffer of a slot.

@@ -42,6 +42,8 @@ pub struct PortRecord {
     /// First of its pages for rings, and how many.
     pub(super) first_page: AtomicU32,
     pub(super) pages: AtomicU32,
+    /// Not 0: a switch delivers to the port, and detaches it before it may be removed.
+    pub(super) pinned: AtomicU32,
     counts: [AtomicU32; 6],
     /// The other end (a port number) if this is one end of a pipe, else 0.
     pub(super) peer: AtomicU32,
@@ -59,6 +61,16 @@ impl PortRecord {
     #[inline]
     pub fn frozen(&self) -> bool {
         self.frozen.load(Acquire) != 0
+    }
+
+    /// Whether a switch delivers to the port. Such a port is not removed when its users are gone; the
+    /// switch unpins it first.
+    pub fn pin(&self, pinned: bool) {
+        self.pinned.store(pinned.into(), Release);
+    }
+
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pinned.load(Acquire) != 0
     }
 
     pub(super) fn set_counts(&self, c: RingCounts) {

@@ -282,6 +282,37 @@ impl Pool {
         len
     }
 
+    /// Copies `len` bytes from `from_offset` on of buffer `from_index` of the pool `from` (or this one); anybody may be
+    /// reading and writing both. Cut at the end of either buffer; returns how many there were.
+    #[inline]
+    pub fn copy_from(
+        &self,
+        (index, offset): (u32, usize),
+        from: &Pool,
+        (from_index, from_offset): (u32, usize),
+        len: usize,
+    ) -> usize {
+        let (offset, len) = self.cut(offset, len);
+        let (from_offset, len) = from.cut(from_offset, len);
+        // SAFETY: both places are valid for `len` bytes, and no reference to either exists here; they may overlap
+        // if somebody put one buffer into two slots.
+        unsafe { std::ptr::copy(from.buffer(from_index).add(from_offset), self.buffer(index).add(offset), len) };
+        len
+    }
+
+    /// Asks the processor to fetch the line at `offset` of a buffer, to be read or written soon.
+    #[inline]
+    pub fn prefetch(&self, index: u32, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch is a hint; it reads nothing and cannot fault, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch(self.buffer(index).wrapping_add(offset).cast(), _MM_HINT_T0);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (index, offset);
+    }
+
     #[inline]
     fn cut(&self, offset: usize, len: usize) -> (usize, usize) {
         let bytes = self.layout.config.buffer_bytes as usize;

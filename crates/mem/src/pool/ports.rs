@@ -148,6 +148,11 @@ impl Pool {
         record.filter(|r| r.state.load(Acquire) != UNUSED).ok_or(PoolError::NoPort(port))
     }
 
+    /// What is known of a port.
+    pub fn port_record(&self, port: PortId) -> Result<&PortRecord, PoolError> {
+        self.record(port.0)
+    }
+
     /// Numbers of all ports.
     pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
         (1..PORTS_MAX).filter(|port| self.record(*port).is_ok()).map(PortId)
@@ -272,6 +277,7 @@ impl Pool {
         record.first_page.store(first, Relaxed);
         record.frozen.store(0, Relaxed);
         record.peer.store(0, Relaxed);
+        record.pin(false);
         record.domain.store(0, Relaxed);
         record.scratch.iter().for_each(|word| word.store(0, Relaxed));
         record.set_counts(counts);

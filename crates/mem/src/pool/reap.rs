@@ -31,7 +31,7 @@ impl Pool {
     pub(super) fn reap_under(self: &Arc<Pool>, _control: &Control) {
         let ports: Vec<PortId> = self.ports().collect();
         for port in ports {
-            if self.is_open(port) {
+            if self.is_open(port) || self.record(port.0).is_ok_and(|record| record.is_pinned()) {
                 continue;
             }
             if !self.peer(port).is_some_and(|peer| self.is_open(peer)) {

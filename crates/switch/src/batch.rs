@@ -1,0 +1,193 @@
+//! A batch of frames, collected from a tx ring.
+//!
+//! Collecting is where a sender's words are checked: afterwards every frame is a whole chain of fragments that lie
+//! within buffers which its sender may use. The first bytes of each are copied, the next slots' fetched ahead.
+
+use ringway_mem::pool::Pool;
+use ringway_mem::slot::{NETMAP_MAX_FRAGS, NS_INDIRECT, Slot};
+use ringway_mem::user;
+use ringway_port::TxKring;
+
+use crate::frame::{Frame, HEAD_BYTES};
+
+/// Slots of a batch at most, without the fragments that end its last frame.
+pub const BATCH_SLOTS: usize = 1024;
+/// Frames shorter than an Ethernet header go nowhere.
+const FRAME_BYTES_MIN: u32 = 14;
+/// Bytes of user memory (NS_INDIRECT) that a batch takes in; what exceeds it waits for the next.
+const INDIRECT_BYTES_MAX: usize = 1 << 20;
+/// How many slots ahead of the one that is read the memory is asked for.
+const AHEAD: u32 = 8;
+
+/// Part of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Fragment {
+    /// Number of a buffer of the sender's pool; or where it begins in the batch's own memory.
+    place: u32,
+    pub(crate) len: u16,
+    is_own: bool,
+}
+
+/// Frames and their fragments; reused from batch to batch.
+pub struct Batch {
+    pub(crate) frames: Vec<Frame>,
+    fragments: Vec<Fragment>,
+    /// What NS_INDIRECT slots pointed to.
+    own: Vec<u8>,
+}
+
+/// What collecting took from the ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    pub slots: u32,
+    /// Of these, slots of impossible frames: too many fragments, a wrong length or buffer, a wild address.
+    pub bad_slots: u32,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch {
+            frames: Vec::with_capacity(BATCH_SLOTS),
+            fragments: Vec::with_capacity(BATCH_SLOTS + NETMAP_MAX_FRAGS),
+            own: Vec::new(),
+        }
+    }
+}
+
+impl Batch {
+    /// Takes whole frames from the beginning of what is pending. A chain whose end is not there yet stays.
+    ///
+    /// `reads_user_memory`: NS_INDIRECT addresses are of this process; otherwise such frames are impossible.
+    pub fn collect(&mut self, tx: &TxKring, reads_user_memory: bool) -> Collected {
+        self.frames.clear();
+        self.fragments.clear();
+        self.own.clear();
+        let pending = tx.pending();
+        let pool = tx.ring().pool();
+        let mut done = Collected::default();
+        (0..AHEAD.min(pending)).for_each(|i| pool.prefetch(tx.slot(i).buf_idx, 0));
+        while done.slots < pending && self.fragments.len() < BATCH_SLOTS && self.own.len() < INDIRECT_BYTES_MAX {
+            let first_fragment = self.fragments.len();
+            let (mut slots, mut is_sound, mut flags) = (0, true, 0);
+            loop {
+                if done.slots + slots == pending {
+                    self.fragments.truncate(first_fragment);
+                    return done;
+                }
+                let at = done.slots + slots;
+                if at + AHEAD < pending {
+                    pool.prefetch(tx.slot(at + AHEAD).buf_idx, 0);
+                }
+                let slot = tx.slot(at);
+                slots += 1;
+                flags |= slot.flags;
+                is_sound = is_sound && self.take_fragment(tx, slot, reads_user_memory);
+                if !slot.more_fragments() || slots as usize == NETMAP_MAX_FRAGS {
+                    is_sound &= !slot.more_fragments();
+                    break;
+                }
+            }
+            done.slots += slots;
+            if !(is_sound && self.finish_frame(pool, first_fragment, flags)) {
+                self.fragments.truncate(first_fragment);
+                done.bad_slots += slots;
+            }
+        }
+        done
+    }
+
+    #[inline]
+    fn take_fragment(&mut self, tx: &TxKring, slot: Slot, reads_user_memory: bool) -> bool {
+        let pool = tx.ring().pool();
+        if slot.flags & NS_INDIRECT != 0 {
+            return reads_user_memory && self.take_indirect(slot);
+        }
+        let is_sound =
+            u32::from(slot.len) <= pool.config().buffer_bytes && pool.may_use(tx.ring().port(), slot.buf_idx);
+        self.fragments.push(Fragment { place: slot.buf_idx, len: slot.len, is_own: false });
+        is_sound
+    }
+
+    #[cold]
+    fn take_indirect(&mut self, slot: Slot) -> bool {
+        let place = self.own.len();
+        self.own.resize(place + usize::from(slot.len), 0);
+        self.fragments.push(Fragment { place: place as u32, len: slot.len, is_own: true });
+        user::read(slot.ptr, &mut self.own[place..]).is_ok()
+    }
+
+    /// Makes a frame of the fragments from `first_fragment` on.
+    #[inline]
+    fn finish_frame(&mut self, pool: &Pool, first_fragment: usize, flags: u16) -> bool {
+        let fragments = &self.fragments[first_fragment..];
+        let len = fragments.iter().map(|fragment| u32::from(fragment.len)).sum();
+        if len < FRAME_BYTES_MIN {
+            return false;
+        }
+        let mut frame = Frame {
+            len,
+            flags,
+            first_fragment: first_fragment as u16,
+            fragments: fragments.len() as u8,
+            ..Frame::EMPTY
+        };
+        let mut filled = 0;
+        for fragment in fragments {
+            let want = usize::from(fragment.len).min(HEAD_BYTES - filled);
+            read(pool, &self.own, *fragment, &mut frame.bytes[filled..filled + want]);
+            filled += want;
+        }
+        frame.head_bytes = filled as u8;
+        self.frames.push(frame);
+        true
+    }
+
+    /// The fragments of a frame, in order.
+    #[inline]
+    pub fn fragments_of(&self, frame: &Frame) -> &[Fragment] {
+        let first = usize::from(frame.first_fragment);
+        &self.fragments[first..first + usize::from(frame.fragments)]
+    }
+
+    /// Copies `len` bytes from `offset` on of a fragment into a buffer of the pool `to`.
+    #[inline]
+    pub(crate) fn copy(
+        &self,
+        from: &Pool,
+        fragment: Fragment,
+        offset: usize,
+        to: &Pool,
+        place: (u32, usize),
+        len: usize,
+    ) {
+        if fragment.is_own {
+            let start = fragment.place as usize + offset;
+            to.copy_in(place.0, place.1, &self.own[start..start + len]);
+        } else {
+            to.copy_from(place, from, (fragment.place, offset), len);
+        }
+    }
+
+    /// All bytes of a frame: the head as the module left it, the rest as it lies in the sender's memory.
+    pub fn bytes_of(&self, from: &Pool, frame: &Frame) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(frame.len());
+        for fragment in self.fragments_of(frame) {
+            let before = bytes.len();
+            bytes.resize(before + usize::from(fragment.len), 0);
+            read(from, &self.own, *fragment, &mut bytes[before..]);
+        }
+        bytes[..frame.head().len()].copy_from_slice(frame.head());
+        bytes
+    }
+}
+
+/// The first bytes of a fragment.
+#[inline]
+fn read(pool: &Pool, own: &[u8], fragment: Fragment, to: &mut [u8]) {
+    if fragment.is_own {
+        let start = fragment.place as usize;
+        to.copy_from_slice(&own[start..start + to.len()]);
+    } else {
+        pool.copy_out(fragment.place, 0, to);
+    }
+}

@@ -1,0 +1,4 @@
+//! The forwarding modules that come with the switch.
+
+pub mod bridge;
+pub mod hub;

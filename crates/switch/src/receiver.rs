@@ -1,0 +1,172 @@
+//! One rx ring of a port at the switch: the only place where frames are copied.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ringway_mem::fabric::Fabric;
+use ringway_mem::lease::{Ends, Lease, Leases};
+use ringway_mem::pool::{Pool, Ring};
+use ringway_mem::slot::{NETMAP_MAX_FRAGS, NS_MOREFRAG, Slot};
+
+use crate::batch::Batch;
+use crate::fanout::Delivered;
+use crate::frame::Frame;
+
+/// How many slots ahead of the one that is written its buffer's memory is asked for.
+const AHEAD: u32 = 4;
+
+/// A ring to deliver into, as long as the epoch of its books stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    pub(crate) ring: Ring,
+    fabric: Arc<Fabric>,
+    port: u32,
+    index: u32,
+    epoch: u32,
+}
+
+/// What to copy, and who does it.
+pub(crate) struct Sending<'a> {
+    pub(crate) batch: &'a Batch,
+    /// The pool of the sender's buffers.
+    pub(crate) pool: &'a Pool,
+    /// The sender's number in the books.
+    pub(crate) owner: u32,
+}
+
+impl Receiver {
+    pub(crate) fn new(fabric: &Arc<Fabric>, port: u32, index: u32, ring: Ring) -> Receiver {
+        let epoch = fabric.leases(port, index).epoch();
+        Receiver { ring, fabric: fabric.clone(), port, index, epoch }
+    }
+
+    pub(crate) fn leases(&self) -> &Leases {
+        self.fabric.leases(self.port, self.index)
+    }
+
+    pub(crate) fn ends(&self) -> Ends<'_> {
+        let kring = self.ring.kring();
+        Ends { hwcur: &kring.hwcur, hwtail: &kring.hwtail, num_slots: self.ring.num_slots() }
+    }
+
+    fn buffer_bytes(&self) -> usize {
+        self.ring.pool().config().buffer_bytes as usize
+    }
+
+    /// Slots that a frame takes here: those that it was sent in, or more if buffers are smaller here.
+    #[inline]
+    fn slots_of(&self, batch: &Batch, frame: &Frame) -> u32 {
+        if frame.len() <= self.buffer_bytes() && frame.fragments == 1 {
+            return 1;
+        }
+        let bytes = self.buffer_bytes();
+        batch.fragments_of(frame).iter().map(|fragment| usize::from(fragment.len).div_ceil(bytes).max(1) as u32).sum()
+    }
+
+    /// Copies frames into free slots and shows them; frames for which there is no room are dropped.
+    pub(crate) fn deliver(&self, sending: &Sending<'_>, frames: impl Iterator<Item = usize> + Clone) -> Delivered {
+        let all = || frames.clone().map(|n| &sending.batch.frames[n]);
+        let room = self.leases().room(self.ends());
+        let wanted = all().map(|frame| self.slots_of(sending.batch, frame)).fold(0, |sum, slots| {
+            // Whole frames only, so that a lease is filled to its end unless others take the room meanwhile.
+            if sum + slots <= room { sum + slots } else { sum }
+        });
+        let lease = match self.leases().lease(self.ends(), self.epoch, sending.owner, wanted) {
+            Ok(lease) => lease,
+            Err(_) => {
+                let dropped = all().count() as u32;
+                self.count(Delivered { dropped, ..Delivered::default() });
+                return Delivered { dropped, ..Delivered::default() };
+            }
+        };
+        let mut done = Delivered::default();
+        let mut at = 0;
+        for frame in all() {
+            let slots = self.slots_of(sending.batch, frame);
+            if at + slots > lease.slots || slots > NETMAP_MAX_FRAGS as u32 {
+                done.dropped += 1;
+                continue;
+            }
+            self.write(sending, frame, self.ring.advance(lease.first, at), slots, lease.slots - at);
+            at += slots;
+            done.frames += 1;
+            done.bytes += u64::from(frame.len);
+        }
+        self.blank(self.ring.advance(lease.first, at), lease.slots - at);
+        self.count(done);
+        self.finish(lease);
+        done
+    }
+
+    /// Ends a lease whose slots are filled, and wakes the receiver if it can see more now.
+    pub(crate) fn finish(&self, lease: Lease) {
+        if self.leases().finish(self.ends(), lease) {
+            self.ring.wake();
+        }
+    }
+
+    /// Slots without bytes, which receivers pass over: those of a lease that could not be filled.
+    pub(crate) fn blank(&self, first: u32, slots: u32) {
+        for n in 0..slots {
+            let cell = &self.ring.slots()[self.ring.advance(first, n) as usize];
+            cell.store(Slot { len: 0, flags: 0, ptr: 0, ..cell.load_word() });
+        }
+    }
+
+    /// Copies one frame into `slots` slots from `first` on, of `left` that are still ours. The head comes from the frame, which the module
+    /// has judged, and not a second time from the sender's memory.
+    #[inline]
+    fn write(&self, sending: &Sending<'_>, frame: &Frame, first: u32, slots: u32, left: u32) {
+        let (pool, bytes) = (self.ring.pool(), self.buffer_bytes());
+        let mut head = frame.head();
+        let mut n = 0;
+        for fragment in sending.batch.fragments_of(frame) {
+            let mut offset = 0;
+            loop {
+                let at = self.ring.advance(first, n);
+                if n + AHEAD < left {
+                    let ahead = self.ring.slots()[self.ring.advance(at, AHEAD) as usize].load_word();
+                    pool.prefetch(ahead.buf_idx, 0);
+                }
+                let len = (usize::from(fragment.len) - offset).min(bytes);
+                let buf_idx = self.usable_buffer(at);
+                let (ours, rest) = head.split_at(head.len().min(len));
+                pool.copy_in(buf_idx, 0, ours);
+                if ours.len() < len {
+                    let place = (buf_idx, ours.len());
+                    sending.batch.copy(sending.pool, *fragment, offset + ours.len(), pool, place, len - ours.len());
+                }
+                head = rest;
+                offset += len;
+                n += 1;
+                let more = if n < slots { NS_MOREFRAG } else { 0 };
+                let flags = (slots as u16) << 8 | more;
+                self.ring.slots()[at as usize].store(Slot { buf_idx, len: len as u16, flags, ptr: 0 });
+                if offset >= usize::from(fragment.len) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The buffer of a slot that the receiver gave back; another one if that is not the receiver's, and the reserved
+    /// buffer 0, whose bytes are nobody's, if there is none.
+    #[inline]
+    fn usable_buffer(&self, at: u32) -> u32 {
+        let buffer = self.ring.slots()[at as usize].load_word().buf_idx;
+        let pool = self.ring.pool();
+        if pool.may_use(self.ring.port(), buffer) {
+            return buffer;
+        }
+        pool.take_buffer(self.ring.port()).unwrap_or(0)
+    }
+
+    fn count(&self, done: Delivered) {
+        let own = &self.ring.kring().own;
+        let counters =
+            [(&own.packets, u64::from(done.frames)), (&own.bytes, done.bytes), (&own.dropped, done.dropped.into())];
+        for (counter, n) in counters.into_iter().filter(|(_, n)| *n > 0) {
+            counter.fetch_add(n, Relaxed);
+        }
+    }
+}

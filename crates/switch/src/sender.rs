@@ -1,0 +1,96 @@
+//! One tx ring of a port at the switch: its frames are forwarded in the thread that syncs it.
+
+use std::sync::Arc;
+
+use ringway_port::TxKring;
+
+use crate::batch::Batch;
+use crate::fanout::{Delivered, Fanout, Merged, Receivers};
+use crate::forward::Source;
+use crate::frame::Verdict;
+use crate::receiver::Sending;
+use crate::switch::{Ports, Switch, owner_of};
+
+/// Forwards what one tx ring sends. Everything it needs is allocated with it.
+pub struct Sender {
+    switch: Arc<Switch>,
+    source: Source,
+    reads_user_memory: bool,
+    batch: Batch,
+    fanout: Fanout,
+    ports: Ports,
+}
+
+/// The receivers while a batch is delivered.
+struct Delivering<'a> {
+    switch: &'a Switch,
+    ports: &'a Ports,
+    sending: Sending<'a>,
+}
+
+impl Sender {
+    /// For ring `ring` of port `port`. `reads_user_memory`: the ring's user is this very process, so that addresses in
+    /// NS_INDIRECT slots mean something here.
+    pub fn new(switch: &Arc<Switch>, port: u8, ring: u8, reads_user_memory: bool) -> Sender {
+        Sender {
+            switch: switch.clone(),
+            source: Source { port, ring, memory: 0 },
+            reads_user_memory,
+            batch: Batch::default(),
+            fanout: Fanout::default(),
+            ports: Ports::default(),
+        }
+    }
+
+    /// Forwards all whole frames that are pending, in batches, and gives the slots back. Never waits: frames for which
+    /// a receiver has no room are dropped and counted.
+    pub fn forward(&mut self, tx: &TxKring, now_ns: u64) -> Delivered {
+        let mut all = Delivered::default();
+        loop {
+            let collected = self.batch.collect(tx, self.reads_user_memory);
+            if collected.slots == 0 {
+                return all;
+            }
+            let done = self.forward_batch(tx, now_ns);
+            let bytes = self.batch.frames.iter().map(|frame| u64::from(frame.len)).sum();
+            tx.count(self.batch.frames.len() as u32, bytes);
+            if collected.bad_slots + done.dropped > 0 {
+                tx.count_dropped(collected.bad_slots + done.dropped);
+            }
+            tx.take(collected.slots);
+            all += done;
+        }
+    }
+
+    fn forward_batch(&mut self, tx: &TxKring, now_ns: u64) -> Delivered {
+        self.switch.refresh(&mut self.ports);
+        self.switch.module().lookup(&mut self.source, now_ns, &mut self.batch.frames);
+        for frame in &mut self.batch.frames {
+            // The sender's own choice; 0 is none (netmap(4), NS_PORT_MASK).
+            if let port @ 1.. = (frame.flags >> 8) as u8 {
+                frame.verdict = Verdict::To { port, ring: self.source.ring };
+            }
+        }
+        let sending = Sending { batch: &self.batch, pool: tx.ring().pool(), owner: owner_of(self.source.port) };
+        let mut receivers = Delivering { switch: &self.switch, ports: &self.ports, sending };
+        self.fanout.run(self.source.port, self.source.ring, &self.batch.frames, &mut receivers)
+    }
+}
+
+impl Receivers for Delivering<'_> {
+    #[inline]
+    fn rings(&self, port: u8) -> u8 {
+        self.ports.receivers.get(usize::from(port)).map_or(0, |rings| rings.len() as u8)
+    }
+
+    fn ports(&self) -> &[u8] {
+        &self.ports.numbers
+    }
+
+    fn deliver(&mut self, port: u8, ring: u8, frames: Merged<'_>) -> Delivered {
+        let receiver = &self.ports.receivers[usize::from(port)][usize::from(ring)];
+        let done = receiver.deliver(&self.sending, frames);
+        self.switch.unblock(receiver);
+        done
+    }
+}

@@ -1,0 +1,235 @@
+//! A switch: the ports that sit at it, coming and going while traffic flows.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ringway_mem::fabric::{Fabric, FabricError, SWITCH_PORTS_MAX, SWITCH_RINGS_MAX};
+use ringway_mem::pool::{Kind, Pool, PortId, Ring};
+
+use crate::forward::Forward;
+use crate::receiver::Receiver;
+
+/// How long a detaching port waits for senders that are copying to it, in milliseconds.
+const QUIET_MS: u64 = 1000;
+
+/// Why a port cannot come or go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwitchError {
+    /// The shared memory of the switch.
+    Fabric(FabricError),
+    /// All 254 places are taken.
+    Full,
+    /// The port is of a pool that this switch does not know.
+    NoPool(u64),
+    /// No port of that number.
+    NoPort(u32),
+    /// Another process keeps the switch's control lock.
+    Stuck,
+    /// A sender, alive but stopped, holds slots of the port.
+    Busy(u32),
+}
+
+impl std::fmt::Display for SwitchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fabric(e) => e.fmt(f),
+            Self::Full => write!(f, "the switch has {SWITCH_PORTS_MAX} ports already, its most"),
+            Self::NoPool(id) => write!(f, "the port's pool {id:016x} is not mapped here; add it to the switch first"),
+            Self::NoPort(port) => write!(f, "the switch has no port {port}"),
+            Self::Stuck => write!(f, "another process keeps the switch locked"),
+            Self::Busy(port) => {
+                write!(f, "port {port} is being delivered to by a stopped process; let it go on or end it, then retry")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SwitchError {}
+
+impl From<FabricError> for SwitchError {
+    fn from(e: FabricError) -> Self {
+        SwitchError::Fabric(e)
+    }
+}
+
+/// A switch as this process sees it: shared state, the pools of its ports, and the module that forwards.
+pub struct Switch {
+    fabric: Arc<Fabric>,
+    module: Arc<dyn Forward>,
+    pools: Mutex<Vec<Arc<Pool>>>,
+}
+
+/// The ports as of a generation.
+#[derive(Default)]
+pub(crate) struct Ports {
+    generation: u32,
+    /// Numbers of the ports, ascending.
+    pub(crate) numbers: Vec<u8>,
+    /// The rx rings of each port, by its number.
+    pub(crate) receivers: Vec<Vec<Receiver>>,
+}
+
+impl Switch {
+    /// A switch over shared state that this process made or was given.
+    pub fn new(fabric: Arc<Fabric>, module: Arc<dyn Forward>) -> Arc<Switch> {
+        Arc::new(Switch { fabric, module, pools: Mutex::default() })
+    }
+
+    pub fn fabric(&self) -> &Arc<Fabric> {
+        &self.fabric
+    }
+
+    pub fn module(&self) -> &dyn Forward {
+        &*self.module
+    }
+
+    /// Tells where the ports of one more pool lie. A port whose pool is unknown here gets nothing from this process.
+    pub fn add_pool(&self, pool: &Arc<Pool>) {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pools.iter().any(|known| known.id() == pool.id()) {
+            pools.push(pool.clone());
+            // Ports of it that came before are known from now on.
+            self.fabric.changed();
+        }
+    }
+
+    fn pool(&self, id: u64) -> Option<Arc<Pool>> {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.iter().find(|pool| pool.id() == id).cloned()
+    }
+
+    /// Gives a port the lowest free number. From now on frames come to its first 16 rx rings.
+    ///
+    /// # Errors
+    /// No place, unknown pool, or a switch that is stuck.
+    pub fn attach(&self, pool: &Arc<Pool>, port: PortId) -> Result<u8, SwitchError> {
+        self.add_pool(pool);
+        match self.sweep() {
+            // Another port's stopped sender is no reason to refuse this one.
+            Ok(()) | Err(SwitchError::Busy(_)) => {}
+            Err(e) => return Err(e),
+        }
+        let _control = self.fabric.control().map_err(|_| SwitchError::Stuck)?;
+        let seats = self.fabric.seats();
+        let number = seats.iter().position(|seat| seat.occupant().is_none()).ok_or(SwitchError::Full)?;
+        pool.port_record(port).map_err(|_| SwitchError::NoPort(port.0))?.pin(true);
+        for (index, ring) in rx_rings(pool, port).into_iter().enumerate() {
+            let leases = self.fabric.leases(number as u32, index as u32);
+            leases.open(Receiver::new(&self.fabric, number as u32, index as u32, ring).ends());
+        }
+        seats[number].take(pool.id(), port);
+        self.fabric.changed();
+        Ok(number as u8)
+    }
+
+    /// Takes a port away: no more frames are begun to it, and those under way are finished before this returns.
+    ///
+    /// # Errors
+    /// A stopped sender that holds slots of the port; the port then stays closed and this may be tried again.
+    pub fn detach(&self, number: u8) -> Result<(), SwitchError> {
+        let _control = self.fabric.control().map_err(|_| SwitchError::Stuck)?;
+        let seat = self.fabric.seats().get(usize::from(number)).ok_or(SwitchError::NoPort(number.into()))?;
+        let (pool, port) = seat.occupant().ok_or(SwitchError::NoPort(number.into()))?;
+        let pool = self.pool(pool).ok_or(SwitchError::NoPool(pool))?;
+        let rings = rx_rings(&pool, port).into_iter().enumerate();
+        let receivers: Vec<Receiver> =
+            rings.map(|(index, ring)| Receiver::new(&self.fabric, number.into(), index as u32, ring)).collect();
+        receivers.iter().for_each(|receiver| receiver.leases().close());
+        self.fabric.changed();
+        self.release_leases_of(number);
+        self.wait_until_quiet(number, &receivers)?;
+        seat.leave();
+        self.module.port_left(number);
+        self.fabric.changed();
+        if let Ok(record) = pool.port_record(port) {
+            record.pin(false);
+        }
+        Ok(())
+    }
+
+    /// Detaches ports whose last user is gone, so that their memory can be reclaimed.
+    ///
+    /// # Errors
+    /// As [`Switch::detach`].
+    pub fn sweep(&self) -> Result<(), SwitchError> {
+        for (number, seat) in self.fabric.seats().iter().enumerate() {
+            let Some((pool, port)) = seat.occupant() else { continue };
+            let Some(pool) = self.pool(pool) else { continue };
+            if !pool.is_open(port) {
+                self.detach(number as u8)?;
+                let _ = pool.reap();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what a port that is gone had leased: the slots are blanked and shown, and who waited behind them goes on.
+    pub(crate) fn release_leases_of(&self, number: u8) {
+        let ports = self.read_ports();
+        let owner = owner_of(number);
+        for receiver in ports.receivers.iter().flatten() {
+            while let Some(lease) = receiver.leases().inherit(receiver.ends(), owner, owner) {
+                receiver.blank(lease.first, lease.slots);
+                receiver.finish(lease);
+            }
+        }
+    }
+
+    /// If the oldest lease of a ring is a dead port's, ends what that port has leased.
+    pub(crate) fn unblock(&self, receiver: &Receiver) {
+        let Some(owner) = receiver.leases().blocker(receiver.ends()) else { return };
+        let seat = self.fabric.seats().get(owner.wrapping_sub(1) as usize);
+        let Some((pool, port)) = seat.and_then(|seat| seat.occupant()) else { return };
+        if self.pool(pool).is_some_and(|pool| !pool.is_open(port)) {
+            self.release_leases_of((owner - 1) as u8);
+        }
+    }
+
+    fn wait_until_quiet(&self, number: u8, receivers: &[Receiver]) -> Result<(), SwitchError> {
+        let deadline = Instant::now() + Duration::from_millis(QUIET_MS);
+        for receiver in receivers {
+            while !receiver.leases().is_quiet(receiver.ends()) {
+                if Instant::now() > deadline {
+                    return Err(SwitchError::Busy(number.into()));
+                }
+                self.unblock(receiver);
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings `ports` up to date if a port has come or gone.
+    #[inline]
+    pub(crate) fn refresh(&self, ports: &mut Ports) {
+        if ports.generation != self.fabric.generation() || ports.receivers.is_empty() {
+            *ports = self.read_ports();
+        }
+    }
+
+    fn read_ports(&self) -> Ports {
+        // Whatever changes while this reads moves the generation on, and the next batch reads again.
+        let generation = self.fabric.generation();
+        let (mut numbers, mut receivers) = (Vec::new(), Vec::new());
+        for (number, seat) in self.fabric.seats().iter().enumerate() {
+            let occupant = seat.occupant().and_then(|(pool, port)| Some((self.pool(pool)?, port)));
+            let rings = occupant.map_or(vec![], |(pool, port)| rx_rings(&pool, port));
+            let of_ring = |(index, ring)| Receiver::new(&self.fabric, number as u32, index as u32, ring);
+            let of_port: Vec<Receiver> = rings.into_iter().enumerate().map(of_ring).collect();
+            if !of_port.is_empty() {
+                numbers.push(number as u8);
+            }
+            receivers.push(of_port);
+        }
+        Ports { generation, numbers, receivers }
+    }
+}
+
+/// A port's number in the books of leases; 0 is nobody.
+pub(crate) fn owner_of(number: u8) -> u32 {
+    u32::from(number) + 1
+}
+
+fn rx_rings(pool: &Arc<Pool>, port: PortId) -> Vec<Ring> {
+    (0..SWITCH_RINGS_MAX).map_while(|index| pool.ring(port, Kind::Rx, index)).collect()
+}

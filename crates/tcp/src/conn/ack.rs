@@ -66,7 +66,7 @@ impl Conn<'_> {
     }
 
     /// Frees what is acknowledged, and tells the application of the room.
-    fn drop_acknowledged(&mut self) {
+    pub(super) fn drop_acknowledged(&mut self) {
         let behind = self.hot.snd_una.min(self.hot.write_seq);
         let bytes = behind - self.cold.tx_base;
         if bytes <= 0 {

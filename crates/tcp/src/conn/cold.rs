@@ -3,7 +3,7 @@
 use ringway_wire::SeqNumber;
 
 use super::open::Peer;
-use super::{Answering, ReceiveWindow, Tally, Timers, Urgent};
+use super::{Answering, FastOpening, ReceiveWindow, Tally, Timers, Urgent};
 use crate::assembler::Assembler;
 use crate::buffer::Ring;
 use crate::ecn::Ecn;
@@ -28,6 +28,7 @@ pub(crate) struct Cold {
     pub(crate) recovery: Recovery,
     pub(crate) ecn: Ecn,
 
+    pub(crate) fast_open: FastOpening,
     pub(crate) iss: SeqNumber,
     pub(crate) irs: SeqNumber,
     pub(crate) peer: Peer,

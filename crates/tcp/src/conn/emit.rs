@@ -26,11 +26,12 @@ impl Conn<'_> {
             options: self.syn_options(),
             ..self.header()
         };
-        if !self.write(batch, header, 0, Marking::default()) {
+        let len = self.syn_data_len(&header.options);
+        if !self.write(batch, header, len, Marking::default()) {
             return false;
         }
         if self.hot.snd_nxt == self.cold.iss {
-            self.hot.snd_nxt = self.cold.iss + 1;
+            self.hot.snd_nxt = self.cold.iss + 1 + len;
             self.hot.rcv_wup = self.hot.rcv_nxt;
         }
         self.cold.retransmitting_since.get_or_insert(self.shared.now);
@@ -165,6 +166,8 @@ impl Conn<'_> {
         };
         let payload = match len {
             0 => (&[][..], &[][..]),
+            // A SYN's own number comes before its data's.
+            _ if header.flags.contains(Bits::SYN) => self.cold.tx.pieces(0, len as usize),
             _ => self.cold.tx.pieces(self.cold.tx_offset(header.seq), len as usize),
         };
         if !emit(batch, &Leaving { key: &self.hot.key, ip, header, payload }) {

@@ -3,6 +3,7 @@
 //! - [`state`]: RFC 9293's states and what each allows.
 //! - `hot`, `cold`: the two blocks.
 //! - `open`: handshakes that we begin, and simultaneous ones.
+//! - `fast_open`: data in SYNs (RFC 7413).
 //! - `arrive`: a segment arrives (RFC 9293 3.10.7.4): its checks, in their order.
 //! - `ack`: what an acknowledgement says of what we sent.
 //! - `receive`: payload and FIN.
@@ -23,6 +24,7 @@ mod close;
 mod cold;
 mod early;
 mod emit;
+mod fast_open;
 mod hot;
 mod info;
 mod marks;
@@ -40,6 +42,7 @@ mod window;
 use crate::engine::Shared;
 pub(crate) use answer::Answering;
 pub(crate) use cold::Cold;
+pub(crate) use fast_open::FastOpening;
 pub(crate) use hot::{Flags, Hot, Owed};
 pub(crate) use info::Tally;
 pub(crate) use open::{Handshake, Peer, mss_for};

@@ -33,8 +33,8 @@ pub(crate) struct Handshake {
     pub(crate) peer: Peer,
     pub(crate) iss: SeqNumber,
     pub(crate) irs: SeqNumber,
-    /// When the SYN-ACK was sent first, and how often again.
-    pub(crate) sent_at: Instant,
+    /// When the SYN-ACK was sent first, if that is known, and how often again.
+    pub(crate) sent_at: Option<Instant>,
     pub(crate) resent: u32,
 }
 
@@ -65,7 +65,9 @@ impl Conn<'_> {
         self.hot.snd_nxt = iss;
         self.cold.peer.mss = super::window::MSS_DEFAULT;
         self.set_state(State::SynSent);
-        self.owe(Owed::SYN);
+        if !self.plan_fast_open() {
+            self.owe(Owed::SYN);
+        }
     }
 
     /// A half-open connection becomes a real one; the acknowledgement that completes it is about to arrive.
@@ -78,7 +80,7 @@ impl Conn<'_> {
         self.begin_ecn();
         self.hot.snd_nxt = iss + 1;
         self.cold.timeouts = resent;
-        self.cold.retransmitting_since = Some(sent_at);
+        self.cold.retransmitting_since = sent_at;
     }
 
     /// Everything that is known of ourselves before the first segment.
@@ -116,6 +118,7 @@ impl Conn<'_> {
             sack_permitted: config.tcp_sack && (!answers || peer.sack),
             timestamps: (config.tcp_timestamps > 0 && (!answers || peer.timestamps.is_some()))
                 .then(|| Timestamps { value: self.timestamp(), echo: self.hot.ts_recent }),
+            fast_open: self.cold.fast_open.option(),
             ..Options::NONE
         }
     }
@@ -214,7 +217,7 @@ impl Conn<'_> {
 
     /// SYN-ACK: our SYN is acknowledged and theirs is known.
     fn complete_connect(&mut self, segment: &Segment) {
-        self.hot.snd_una = segment.ack;
+        self.settle_syn_data(segment);
         // RFC 7323 2.2: "The window field in a segment where the SYN bit is set MUST NOT be scaled."
         self.set_send_window(u32::from(segment.window), segment.seq);
         self.on_syn_acknowledged(segment);

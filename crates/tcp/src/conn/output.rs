@@ -22,7 +22,12 @@ impl Conn<'_> {
         if self.hot.owed.contains(Owed::SYN) && !self.emit_syn(batch) {
             return false;
         }
-        self.hot.owed -= Owed::SYN | Owed::DATA;
+        self.hot.owed -= Owed::SYN;
+        if self.cold.fast_open.answers_early() {
+            // RFC 7413 4.2.2: the server may answer before the handshake is over.
+            return self.send_segments(batch) && self.send_acks(batch);
+        }
+        self.hot.owed -= Owed::DATA;
         !self.hot.owed.contains(Owed::ACK) || self.state() == State::SynSent || self.emit_acks(batch)
     }
 
@@ -84,7 +89,7 @@ impl Conn<'_> {
 
     /// New data and FIN, as far as they may go.
     fn send_new(&mut self, batch: &mut dyn TxBatch) -> bool {
-        if !self.state().may_transmit() {
+        if !self.state().may_transmit() && !self.cold.fast_open.answers_early() {
             return true;
         }
         while let Some((len, fin)) = self.next_new() {

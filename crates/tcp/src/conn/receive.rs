@@ -39,6 +39,11 @@ impl Conn<'_> {
         }
     }
 
+    /// Takes in the data of a SYN.
+    pub(super) fn receive_with_syn(&mut self, segment: &Segment) {
+        self.receive_in_order(segment);
+    }
+
     /// Data for an application that has closed: the peer must learn that they are lost (RFC 9293 3.6.1, MUST-19).
     fn refuses_data(&mut self, segment: &Segment) -> bool {
         let nobody = !self.hot.flags.contains(Flags::OPEN) || self.hot.flags.contains(Flags::READ_SHUTDOWN);

@@ -185,6 +185,9 @@ impl Conn<'_> {
 
     /// What recovery waits for is what the connection's timer waits for.
     pub(super) fn sync_alarm(&mut self) {
+        if !self.state().is_synchronized() {
+            return;
+        }
         match self.cold.recovery.alarm() {
             Some((_, at)) => {
                 self.cold.timers.waiting = Waiting::Recovery;

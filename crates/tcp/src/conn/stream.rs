@@ -74,6 +74,8 @@ impl Conn<'_> {
         self.cold.more_follows = flags.contains(SendFlags::MORE);
         if self.state() != State::SynSent {
             self.owe(Owed::DATA);
+        } else if self.cold.fast_open.is_deferred() {
+            self.owe(Owed::SYN);
         }
         Ok(taken)
     }

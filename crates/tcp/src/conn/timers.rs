@@ -115,6 +115,7 @@ impl Conn<'_> {
         if !active || self.cold.timeouts > config.tcp_syn_linear_timeouts {
             self.back_off();
         }
+        self.give_up_fast_open();
         self.owe(Owed::SYN);
     }
 

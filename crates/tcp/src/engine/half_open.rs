@@ -2,8 +2,9 @@
 //! (Linux: `tcp_check_req`).
 
 use ringway_wire::SeqNumber;
-use ringway_wire::tcp::{Flags as Bits, Options, Repr, Timestamps};
+use ringway_wire::tcp::{FastOpen, Flags as Bits, Options, Repr, Timestamps};
 
+use super::cookies::{self, Cookies};
 use super::shared::{Reply, Shared, header_of};
 use crate::conn::{Handshake, Peer, ReceiveWindow};
 use crate::options::SocketOptions;
@@ -28,6 +29,10 @@ pub(super) struct HalfOpen {
     advertised_mss: u16,
     ts_offset: u32,
     traffic_class: u8,
+    /// Our fast-open cookie, for a peer that asked.
+    pub(super) fast_open: Option<FastOpen>,
+    /// The clock of our timestamps, where it holds a cookie's options.
+    cookie_clock: Option<u32>,
     sent_at: Instant,
     pub(super) retransmissions: u32,
     last_ack: Option<Instant>,
@@ -79,6 +84,8 @@ impl HalfOpen {
             advertised_mss,
             ts_offset: shared.isn.timestamp_offset(&key, config),
             traffic_class: options.traffic_class,
+            fast_open: None,
+            cookie_clock: None,
             sent_at: shared.now,
             retransmissions: 0,
             last_ack: None,
@@ -87,12 +94,22 @@ impl HalfOpen {
 
     pub(super) fn handshake(&self) -> Handshake {
         let (peer, iss, irs) = (self.peer, self.iss, self.irs);
-        Handshake { peer, iss, irs, sent_at: self.sent_at, resent: self.retransmissions }
+        Handshake { peer, iss, irs, sent_at: Some(self.sent_at), resent: self.retransmissions }
+    }
+
+    /// The answer to a SYN for which no record is kept.
+    pub(super) fn become_cookie(&mut self, cookies: &Cookies, now: Instant) {
+        if self.peer.timestamps.is_none() {
+            (self.peer.window_scale, self.peer.sack, self.peer.ecn) = (None, false, false);
+        }
+        self.iss = cookies.make(&self.key, self.irs, &self.peer, now);
+        self.cookie_clock = Some(cookies::timestamp_with_options(now.ms() as u32, &self.peer));
     }
 
     fn timestamps(&self, now: Instant) -> Option<Timestamps> {
         let theirs = self.peer.timestamps?;
-        Some(Timestamps { value: (now.ms() as u32).wrapping_add(self.ts_offset), echo: theirs.value })
+        let clock = self.cookie_clock.unwrap_or(now.ms() as u32);
+        Some(Timestamps { value: clock.wrapping_add(self.ts_offset), echo: theirs.value })
     }
 
     pub(super) fn send_syn_ack(&self, shared: &mut Shared) {
@@ -107,6 +124,7 @@ impl HalfOpen {
                 window_scale: self.peer.window_scale.map(|_| self.window_scale),
                 sack_permitted: self.peer.sack,
                 timestamps: self.timestamps(shared.now),
+                fast_open: self.fast_open,
                 ..Options::NONE
             },
             ..header_of(&self.key)

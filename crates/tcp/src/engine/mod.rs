@@ -3,11 +3,14 @@
 //! - `api`: what an application calls.
 //! - `demux`: whose segment is this?
 //! - `passive`: listeners, half-open connections, accepting.
+//! - `cookies`: SYN cookies. `fast_open`: the cookies of TCP fast open.
 //! - `listener`, `half_open`, `time_wait`: the records.
 //! - `shared`: what all connections share.
 
 mod api;
+mod cookies;
 mod demux;
+pub(crate) mod fast_open;
 mod half_open;
 mod listener;
 mod passive;
@@ -24,6 +27,7 @@ use crate::packet::TxBatch;
 use crate::stats::{Counter, Stats};
 use crate::tables::{FlowTable, Slab, Wheel};
 use crate::time::Instant;
+use cookies::Cookies;
 use half_open::HalfOpen;
 use listener::{Listener, Ports};
 pub(crate) use shared::{Reply, Shared};
@@ -53,6 +57,7 @@ pub struct Engine {
     time_wait_wheel: Wheel,
     listener_events: VecDeque<u32>,
     next_port: u32,
+    cookies: Cookies,
 }
 
 impl Engine {
@@ -72,6 +77,7 @@ impl Engine {
             half_open_wheel: Wheel::new(),
             time_wait_wheel: Wheel::new(),
             listener_events: VecDeque::new(),
+            cookies: Cookies::new(seed),
             next_port: Key::new(seed, 4).hash(&[0]) as u32,
             shared: Shared::new(config, seed),
         }

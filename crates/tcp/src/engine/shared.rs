@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use ringway_wire::tcp::{Flags as Bits, Repr};
 use ringway_wire::{Ecn, SeqNumber};
 
+use super::fast_open::FastOpenCookies;
 use crate::buffer::Pool;
 use crate::config::Config;
 use crate::isn::Isn;
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) now: Instant,
     pub(crate) pool: Pool,
     pub(crate) isn: Isn,
+    pub(crate) fast_open: FastOpenCookies,
     pub(crate) stats: Stats,
     /// Connections that may have something to send.
     pub(crate) tx_list: VecDeque<u32>,
@@ -65,6 +67,7 @@ impl Shared {
             now: Instant::ZERO,
             pool: Pool::new(config.buffer_bytes_max as usize),
             isn: Isn::new(seed),
+            fast_open: FastOpenCookies::new(seed),
             stats: Stats::default(),
             tx_list: VecDeque::new(),
             event_list: VecDeque::new(),

@@ -127,13 +127,6 @@ impl FlowTable {
         self.place(Slot { hash: hash as u32, value });
     }
 
-    /// Puts `value` in the place of `old`, which is stored under `hash`.
-    pub(crate) fn replace(&mut self, hash: u64, old: u32, value: u32) {
-        if let Some(at) = self.position(hash, old) {
-            self.slots[at].value = value;
-        }
-    }
-
     /// Removes `value`. What follows moves up, so no gap breaks a search and no marker stays behind.
     pub(crate) fn remove(&mut self, hash: u64, value: u32) {
         let Some(mut gap) = self.position(hash, value) else { return };

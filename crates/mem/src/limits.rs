@@ -1,9 +1,10 @@
 //! The raw limits of shared memory, for benches to compare with: how long a cache line takes to
-//! another CPU and back, and how fast bytes go through memory that two CPUs copy in and out of.
+//! another CPU and back, and how fast bytes, or a packet ring's slots, go from one CPU to another.
 //!
 //! ```text
 //!  Turns     line 0   word that the pinger writes       line 1   word that the ponger writes
 //!  Slots     line 0   slots filled                      line 1   slots emptied       then SLOTS blocks
+//!  SlotRing  line 0   slots written                     line 1   slots read          then packet slots
 //! ```
 //! Two threads take the two ends. Cache lines do not know address spaces, so this is as quick as two
 //! processes can be.
@@ -12,6 +13,7 @@ use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::sync::Arc;
 
+use crate::slot::{Slot, SlotCell};
 use crate::sync::{AtomicU64, Ordering};
 
 /// Blocks between the two ends of [`slots`]: few enough to stay in a second-level cache.
@@ -128,9 +130,83 @@ impl Emptier {
     }
 }
 
+struct SlotRing {
+    written: Line,
+    read: Line,
+    slots: Box<[SlotCell]>,
+}
+
+/// The end that writes packet slots; see [`slot_ring`].
+pub struct SlotWriter {
+    ring: Arc<SlotRing>,
+    written: u64,
+    read: u64,
+}
+
+/// The end that reads packet slots; see [`slot_ring`].
+pub struct SlotReader {
+    ring: Arc<SlotRing>,
+    read: u64,
+}
+
+/// A ring of packet slots that does nothing else: what a pipe can at best reach. `slots` is a power of two.
+///
+/// # Panics
+/// If it is not.
+pub fn slot_ring(slots: usize) -> (SlotWriter, SlotReader) {
+    assert!(slots.is_power_of_two());
+    let slots = (0..slots).map(|_| SlotCell::default()).collect();
+    let ring = Arc::new(SlotRing { written: Line(AtomicU64::new(0)), read: Line(AtomicU64::new(0)), slots });
+    (SlotWriter { ring: ring.clone(), written: 0, read: 0 }, SlotReader { ring, read: 0 })
+}
+
+impl SlotWriter {
+    /// Writes `n` slots, or as many as fit, and shows them at once. Returns how many.
+    #[inline]
+    pub fn write(&mut self, n: usize) -> usize {
+        let capacity = self.ring.slots.len() as u64;
+        if self.written + n as u64 - self.read > capacity {
+            self.read = self.ring.read.0.load(Ordering::Acquire);
+        }
+        let n = (n as u64).min(capacity - (self.written - self.read));
+        for number in self.written..self.written + n {
+            let slot = Slot { buf_idx: number as u32, len: 60, flags: 0, ptr: 0 };
+            self.ring.slots[(number & (capacity - 1)) as usize].store(slot);
+        }
+        self.written += n;
+        self.ring.written.0.store(self.written, Ordering::Release);
+        n as usize
+    }
+}
+
+impl SlotReader {
+    /// Reads all slots that are there and gives them back at once. Returns how many, and the sum of their lengths.
+    #[inline]
+    pub fn read(&mut self) -> (usize, u64) {
+        let written = self.ring.written.0.load(Ordering::Acquire);
+        let mask = self.ring.slots.len() as u64 - 1;
+        let numbers = self.read..written;
+        let bytes = numbers.map(|number| u64::from(self.ring.slots[(number & mask) as usize].load().len)).sum();
+        let n = written - self.read;
+        self.read = written;
+        self.ring.read.0.store(written, Ordering::Release);
+        (n as usize, bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_are_written_once_and_read_once() {
+        let (mut writer, mut reader) = slot_ring(64);
+        assert_eq!(writer.write(100), 64);
+        assert_eq!(writer.write(1), 0);
+        assert_eq!(reader.read(), (64, 64 * 60));
+        assert_eq!(writer.write(10), 10);
+        assert_eq!(reader.read(), (10, 600));
+    }
 
     #[test]
     fn turns_alternate() {

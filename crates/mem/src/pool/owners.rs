@@ -17,6 +17,14 @@ impl<'a> Owners<'a> {
         self.0.get(thing as usize).map_or(FREE, |word| word.load(Relaxed))
     }
 
+    /// Says whose `thing` is, whoever had it; nothing if there is no such thing.
+    #[inline]
+    pub(super) fn set(self, thing: u32, owner: u32) {
+        if let Some(word) = self.0.get(thing as usize) {
+            word.store(owner, Relaxed);
+        }
+    }
+
     /// Gives `thing` from `before` to `after`; false if it was not `before`'s.
     pub(super) fn pass(self, thing: u32, before: u32, after: u32) -> bool {
         let Some(word) = self.0.get(thing as usize) else { return false };

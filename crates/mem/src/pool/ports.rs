@@ -82,6 +82,14 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), self.num_slots as usize) }
     }
 
+    /// The `n` slots from `index` on, in two pieces where the ring goes round; both below the slot count.
+    #[inline]
+    pub fn stretch(&self, index: u32, n: u32) -> (&[SlotCell], &[SlotCell]) {
+        let (before, from) = self.slots().split_at(index as usize);
+        let first = from.len().min(n as usize);
+        (&from[..first], &before[..(n as usize - first).min(before.len())])
+    }
+
     /// What is known of the ring's port.
     #[inline]
     pub fn record(&self) -> &PortRecord {
@@ -218,9 +226,7 @@ impl Pool {
     /// Says who owns a buffer from now on; for transfers between rings, by their protocol.
     #[inline]
     pub fn set_owner(&self, buffer: u32, owner: PortId) {
-        if let Some(word) = self.buffer_owners().0.get(buffer as usize) {
-            word.store(owner.0, Relaxed);
-        }
+        self.buffer_owners().set(buffer, owner.0);
     }
 
     /// Whether the user of `port` may use a buffer: it is the port's, or of a port of the same domain.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tx slot, buffer a, sender's          rx slot, buffer b, receiver's (given back)
-//!       1  journal: pair n of m, b comes back
+//!       1  journal: pair n, its frame ends before m, b comes back
 //!       2  rx slot := tx slot                a is in both
 //!       3  owner of a := receiver
 //!       4  tx slot := b
@@ -10,15 +10,16 @@
 //!       6  journal: commit, the new indices; 7  the indices; 8  journal: nothing
 //! ```
 //! A sender killed between any two of these leaves a journal from which the next one at that end (or whoever sets
-//! the end right, [`Pool::reap`]) goes on: no frame of a begun transfer is lost or comes twice, and no buffer
-//! is. Only whole frames (chains of NS_MOREFRAG slots) are begun.
+//! the end right, [`Pool::reap`]) goes on: no frame that was begun is lost or comes twice, and no buffer is. Only
+//! whole frames (chains of NS_MOREFRAG slots) are begun.
 
 use std::sync::atomic::compiler_fence;
 
 use super::layout::RESERVED_BUFFERS;
+use super::owners::Owners;
 use super::ports::Ring;
 use crate::slot::{NETMAP_MAX_FRAGS, NS_BUF_CHANGED, Slot, SlotCell};
-use crate::sync::Ordering::*;
+use crate::sync::{AtomicU64, Ordering::*};
 
 /// What a transfer did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct Transferred {
     pub dropped: u32,
 }
 
-/// Whole frames at the beginning of what is pending.
+/// Whole frames at the beginning of what is pending, or one frame.
 #[derive(Default)]
 struct Run {
     slots: u32,
@@ -51,10 +52,10 @@ pub fn transfer(tx: &Ring, rx: &Ring) -> Transferred {
         let (k, j) = (tx.kring().hwcur.get(tx.num_slots()), rx.kring().hwtail.get(rx.num_slots()));
         let pending = tx.distance(k, own.rhead.load(Relaxed).min(tx.num_slots() - 1));
         let busy = rx.distance(rx.kring().hwcur.get(rx.num_slots()), j);
-        let run = whole_frames(tx, k, pending, rx.num_slots() - 1 - busy);
-        let swapped = swap_pairs(tx, rx, k, j, 0, run.slots);
-        let run = if swapped == run.slots { run } else { cut_short(tx, rx, k, j, swapped) };
-        commit(tx, rx, tx.advance(k, run.slots), rx.advance(j, run.slots));
+        let run = Swap::new(tx, rx, k, j).frames(pending, rx.num_slots() - 1 - busy);
+        if run.slots > 0 {
+            commit(tx, rx, tx.advance(k, run.slots), rx.advance(j, run.slots));
+        }
         done.slots += run.slots;
         done.frames += run.frames;
         done.bytes += run.bytes;
@@ -69,94 +70,133 @@ pub fn transfer(tx: &Ring, rx: &Ring) -> Transferred {
     done
 }
 
-/// The whole frames among `swapped` pairs; the frame in which the swapping stopped is lost.
+/// Slots of `tx` from `k` on change places with slots of `rx` from `j` on.
+#[derive(Clone, Copy)]
+struct Swap<'a> {
+    tx: &'a Ring,
+    rx: &'a Ring,
+    k: u32,
+    j: u32,
+    // Kept by value, in registers: every step of a pair is a barrier to the compiler.
+    owners: Owners<'a>,
+    journal: &'a AtomicU64,
+    sender: u32,
+    receiver: u32,
+}
+
+impl<'a> Swap<'a> {
+    fn new(tx: &'a Ring, rx: &'a Ring, k: u32, j: u32) -> Swap<'a> {
+        let (owners, journal) = (tx.pool().buffer_owners(), &tx.kring().own.journal);
+        Swap { tx, rx, k, j, owners, journal, sender: tx.port().0, receiver: rx.port().0 }
+    }
+
+    /// Swaps the whole frames among `pending` slots that fit into `room`, up to an impossible one.
+    fn frames(self, pending: u32, room: u32) -> Run {
+        let mut run = Run::default();
+        loop {
+            self.single_slots(&mut run, pending.min(room));
+            if run.slots == pending {
+                return run;
+            }
+            // A chain, something odd, or no room.
+            let frame = self.next_frame(run.slots, pending);
+            if frame.bad > 0 {
+                return Run { bad: frame.bad, ..run };
+            }
+            if frame.slots == 0 || run.slots + frame.slots > room {
+                return run;
+            }
+            let end = run.slots + frame.slots;
+            if self.pairs(run.slots, end) < end {
+                return Run { bad: frame.slots, ..run };
+            }
+            run = Run { slots: end, frames: run.frames + 1, bytes: run.bytes + frame.bytes, bad: 0 };
+        }
+    }
+
+    /// The frame that begins at pending slot `n`: no slots if its end is not there yet, `bad` if it is impossible.
+    #[cold]
+    fn next_frame(self, n: u32, pending: u32) -> Run {
+        let (tx, buffer_bytes) = (self.tx, self.tx.pool().config().buffer_bytes);
+        let (mut frame, mut sound) = (Run::default(), true);
+        for i in n..pending {
+            let slot = tx.slots()[tx.advance(self.k, i) as usize].load_word();
+            frame.slots += 1;
+            frame.bytes += u64::from(slot.len);
+            sound &= u32::from(slot.len) <= buffer_bytes && tx.pool().may_use(tx.port(), slot.buf_idx);
+            let too_long = frame.slots > NETMAP_MAX_FRAGS as u32;
+            if !slot.more_fragments() || too_long {
+                return if sound && !too_long { frame } else { Run { bad: frame.slots, ..Run::default() } };
+            }
+        }
+        Run::default()
+    }
+
+    /// Swaps slots that are a frame each, up to pending slot `end` or the first that is not or is not plainly the
+    /// sender's.
+    fn single_slots(self, run: &mut Run, end: u32) {
+        let Swap { tx, rx, k, j, owners, .. } = self;
+        let buffer_bytes = tx.pool().config().buffer_bytes;
+        while run.slots < end {
+            let (tx_cells, _) = tx.stretch(tx.advance(k, run.slots), end - run.slots);
+            let (rx_cells, _) = rx.stretch(rx.advance(j, run.slots), end - run.slots);
+            for (tx_cell, rx_cell) in tx_cells.iter().zip(rx_cells) {
+                let (slot, empty) = (tx_cell.load(), rx_cell.load());
+                let plain = !slot.more_fragments() && u32::from(slot.len) <= buffer_bytes;
+                if !plain || owners.of(slot.buf_idx) != self.sender || owners.of(empty.buf_idx) != self.receiver {
+                    return;
+                }
+                self.pair((tx_cell, slot), (rx_cell, empty), run.slots, run.slots + 1);
+                run.slots += 1;
+                run.frames += 1;
+                run.bytes += u64::from(slot.len);
+            }
+        }
+    }
+
+    /// Swaps the pairs `from..m` of one frame; returns how many are done, fewer than `m` if a slot holds a buffer
+    /// that is not its user's and the pool has no other.
+    fn pairs(self, from: u32, m: u32) -> u32 {
+        let Swap { tx, rx, k, j, .. } = self;
+        for n in from..m {
+            let (tx_cell, rx_cell) = (&tx.slots()[tx.advance(k, n) as usize], &rx.slots()[rx.advance(j, n) as usize]);
+            let (Some(slot), Some(empty)) = (usable(tx, tx_cell), usable(rx, rx_cell)) else { return n };
+            self.pair((tx_cell, slot), (rx_cell, empty), n, m);
+        }
+        m
+    }
+
+    /// Swaps pair `n` of a frame that ends before `m`: see the module's drawing.
+    #[inline(always)]
+    fn pair(self, tx: (&SlotCell, Slot), rx: (&SlotCell, Slot), n: u32, m: u32) {
+        let ((tx_cell, slot), (rx_cell, empty)) = (tx, rx);
+        self.journal.store(pair_word(empty.buf_idx, n, m), Relaxed);
+        compiler_fence(SeqCst);
+        if slot.ptr | empty.ptr != 0 {
+            rx_cell.store(slot);
+        }
+        rx_cell.store_word(Slot { flags: slot.flags | NS_BUF_CHANGED, ..slot });
+        compiler_fence(SeqCst);
+        self.owners.set(slot.buf_idx, self.receiver);
+        compiler_fence(SeqCst);
+        tx_cell.store_word(Slot { buf_idx: empty.buf_idx, flags: NS_BUF_CHANGED, ..slot });
+        compiler_fence(SeqCst);
+        self.owners.set(empty.buf_idx, self.sender);
+        compiler_fence(SeqCst);
+    }
+}
+
+/// A slot with a buffer that its user may give away: its own, or a fresh one, put there now, if the slot's is not
+/// its user's (given to the other end a moment ago from another slot, say).
 #[cold]
-fn cut_short(tx: &Ring, rx: &Ring, k: u32, j: u32, swapped: u32) -> Run {
-    let (mut run, mut frame) = (Run::default(), Run::default());
-    for n in 0..swapped {
-        let slot = rx.slots()[rx.advance(j, n) as usize].load_word();
-        (frame.slots, frame.bytes) = (frame.slots + 1, frame.bytes + u64::from(slot.len));
-        if !slot.more_fragments() {
-            run = Run { slots: n + 1, frames: run.frames + 1, bytes: run.bytes + frame.bytes, bad: 0 };
-            frame = Run::default();
-        }
-    }
-    let unsent = (swapped..tx.num_slots() - 1).map(|n| tx.slots()[tx.advance(k, n) as usize].load_word());
-    Run { bad: frame.slots + unsent.take_while(|slot| slot.more_fragments()).count() as u32 + 1, ..run }
-}
-
-/// Whole frames among the `pending` slots from `k` on that fit into `room`.
-fn whole_frames(tx: &Ring, k: u32, pending: u32, room: u32) -> Run {
-    let (mut run, mut frame) = (Run::default(), Run::default());
-    let buffer_bytes = tx.pool().config().buffer_bytes;
-    let (slots, port, pool) = (tx.slots(), tx.port(), tx.pool());
-    let (mut at, mut sound) = (k, true);
-    for _ in 0..pending {
-        let slot = slots[at as usize].load_word();
-        at = tx.next(at);
-        frame.slots += 1;
-        frame.bytes += u64::from(slot.len);
-        sound &= u32::from(slot.len) <= buffer_bytes && slot.buf_idx >= RESERVED_BUFFERS;
-        sound &= frame.slots <= NETMAP_MAX_FRAGS as u32 && pool.may_use(port, slot.buf_idx);
-        if slot.more_fragments() {
-            continue;
-        }
-        if !sound {
-            return Run { bad: frame.slots, ..run };
-        }
-        if run.slots + frame.slots > room {
-            break;
-        }
-        run = Run { slots: run.slots + frame.slots, frames: run.frames + 1, bytes: run.bytes + frame.bytes, bad: 0 };
-        frame = Run::default();
-    }
-    if !sound || frame.slots > NETMAP_MAX_FRAGS as u32 { Run { bad: frame.slots, ..run } } else { run }
-}
-
-/// Swaps the pairs `from..m`; returns how many pairs are done, fewer than `m` if a slot holds a
-/// buffer that is not its user's and the pool has no other.
-fn swap_pairs(tx: &Ring, rx: &Ring, k: u32, j: u32, from: u32, m: u32) -> u32 {
-    let (pool, sender, receiver) = (tx.pool(), tx.port(), rx.port());
-    let journal = &tx.kring().own.journal;
-    let (mut k, mut j) = (tx.advance(k, from), rx.advance(j, from));
-    for n in from..m {
-        let (tx_cell, rx_cell) = (&tx.slots()[k as usize], &rx.slots()[j as usize]);
-        let mut slot = tx_cell.load();
-        if pool.owner(slot.buf_idx) != sender.0 {
-            let Some(usable) = usable(tx, tx_cell) else { return n };
-            slot.buf_idx = usable;
-        }
-        let mut b = rx_cell.load_word().buf_idx;
-        if b < RESERVED_BUFFERS || pool.owner(b) != receiver.0 {
-            let Some(usable) = usable(rx, rx_cell) else { return n };
-            b = usable;
-        }
-        journal.store(pair_word(b, n, m), Relaxed);
-        compiler_fence(SeqCst);
-        rx_cell.store(Slot { flags: slot.flags | NS_BUF_CHANGED, ..slot });
-        compiler_fence(SeqCst);
-        pool.set_owner(slot.buf_idx, receiver);
-        compiler_fence(SeqCst);
-        tx_cell.store(Slot { buf_idx: b, flags: NS_BUF_CHANGED, ..slot });
-        compiler_fence(SeqCst);
-        pool.set_owner(b, sender);
-        compiler_fence(SeqCst);
-        (k, j) = (tx.next(k), rx.next(j));
-    }
-    m
-}
-
-/// The buffer of a slot that does not hold one of its port's: one of the same family, or a fresh one, put there
-/// now, if the slot's is not its user's (given to the other end a moment ago from another slot, say).
-#[cold]
-fn usable(ring: &Ring, cell: &SlotCell) -> Option<u32> {
+fn usable(ring: &Ring, cell: &SlotCell) -> Option<Slot> {
     let slot = cell.load();
-    if slot.buf_idx >= RESERVED_BUFFERS && ring.pool().may_use(ring.port(), slot.buf_idx) {
-        return Some(slot.buf_idx);
+    if ring.pool().may_use(ring.port(), slot.buf_idx) {
+        return Some(slot);
     }
-    let buf_idx = ring.pool().take_buffer(ring.port())?;
-    cell.store(Slot { buf_idx, ..slot });
-    Some(buf_idx)
+    let slot = Slot { buf_idx: ring.pool().take_buffer(ring.port())?, ..slot };
+    cell.store(slot);
+    Some(slot)
 }
 
 const COMMIT: u64 = 1 << 63;
@@ -200,7 +240,7 @@ pub fn resume(tx: &Ring, rx: &Ring) -> bool {
     let (b, n) = (word as u32, index_at(word, BUFFER_BITS));
     let m = index_at(word, BUFFER_BITS + INDEX_BITS).min(tx.num_slots() - 1).min(rx.num_slots() - 1);
     let n = finish_pair(tx, rx, k, j, b, n.min(m));
-    let m = swap_pairs(tx, rx, k, j, n, m);
+    let m = Swap::new(tx, rx, k, j).pairs(n, m);
     commit(tx, rx, tx.advance(k, m), rx.advance(j, m));
     true
 }
@@ -225,7 +265,7 @@ pub(super) fn tear(tx: &Ring, rx: &Ring, m: u32, steps: usize) {
     let (sent, empty) = (tx.slots()[n].load(), rx.slots()[n].load());
     let own = &tx.kring().own;
     if steps > 0 {
-        swap_pairs(tx, rx, 0, 0, 0, 1);
+        Swap::new(tx, rx, 0, 0).pairs(0, 1);
         own.journal.store(pair_word(tx.slots()[0].load().buf_idx, 0, m), Relaxed);
     }
     let all: [&dyn Fn(); 9] = [
@@ -234,7 +274,7 @@ pub(super) fn tear(tx: &Ring, rx: &Ring, m: u32, steps: usize) {
         &|| pool.set_owner(sent.buf_idx, rx.port()),
         &|| tx.slots()[n].store(Slot { buf_idx: empty.buf_idx, ..sent }),
         &|| pool.set_owner(empty.buf_idx, tx.port()),
-        &|| assert_eq!(swap_pairs(tx, rx, 0, 0, 2, m), m),
+        &|| assert_eq!(Swap::new(tx, rx, 0, 0).pairs(2, m), m),
         &|| own.journal.store(COMMIT | u64::from(m) << BUFFER_BITS | u64::from(m), Relaxed),
         &|| rx.kring().hwtail.set(m),
         &|| tx.kring().hwcur.set(m),

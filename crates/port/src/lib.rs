@@ -50,5 +50,5 @@ pub use error::PortError;
 pub use info::{Counters, Info, Transport};
 pub use kring::{RxKring, TxKring};
 pub use name::PortName;
-pub use open::open;
+pub use open::{open, open_in};
 pub use port::{Port, Ready, Rings};

@@ -39,6 +39,22 @@ pub fn open(name: &str) -> Result<Port, PortError> {
     }
 }
 
+/// Opens one end of a pipe (`IF{ID`, `IF}ID`) in a pool that is at hand, instead of the one of that name.
+///
+/// # Errors
+/// As for [`open`]; other kinds of names are refused.
+pub fn open_in(pool: &Arc<Pool>, name: &str) -> Result<Port, PortError> {
+    let name: PortName = name.parse()?;
+    let counts = pipe_counts(&name)?;
+    match name.rings {
+        RingsName::Master(id) => open_pipe(pool, &name, id, true, counts),
+        RingsName::Slave(id) => open_pipe(pool, &name, id, false, counts),
+        _ => {
+            Err(PortError::refused(name.to_string(), "only ends of pipes (IF{ID, IF}ID) can be opened in a given pool"))
+        }
+    }
+}
+
 /// Rings as `@conf:` has them, the rest by default.
 fn ring_counts(conf: Conf) -> RingCounts {
     let or = |n: u32, default: u32| if n == 0 { default } else { n };

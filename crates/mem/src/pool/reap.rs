@@ -58,7 +58,7 @@ impl Pool {
         }
     }
 
-    /// Sets an end of a pipe right whose user died, for the next one. What it received stays.
+    /// Sets an end of a pipe right whose user died, for the next one.
     fn renew(self: &Arc<Pool>, port: PortId) {
         let Ok(record) = self.record(port.0) else { return };
         record.frozen.store(1, SeqCst);
@@ -151,17 +151,25 @@ impl Pool {
     }
 }
 
-/// The ring as its next user finds it: nothing half-sent, everything received still there.
+/// The ring as its next user finds it: nothing half-sent; of what was received, all that the dead user never saw (what
+/// he saw was his, to change as he liked).
 fn reset(ring: &Ring) {
     let (kring, n) = (ring.kring(), ring.num_slots());
-    let hwcur = kring.hwcur.get(n);
-    if ring.kind().sends() {
+    let (hwcur, hwtail) = (kring.hwcur.get(n), kring.hwtail.get(n));
+    let first = if ring.kind().sends() {
         kring.hwtail.set(ring.previous(hwcur));
-    }
+        hwcur
+    } else {
+        let shown = kring.own.rtail.load(Relaxed).min(n - 1);
+        let possible = ring.distance(hwcur, shown) <= ring.distance(hwcur, hwtail);
+        let unseen = if possible { shown } else { hwtail };
+        kring.hwcur.set(unseen);
+        unseen
+    };
     for word in [&kring.own.rhead, &kring.own.rcur, &ring.header().head, &ring.header().cur] {
-        word.store(hwcur, Relaxed);
+        word.store(first, Relaxed);
     }
-    let tail = if ring.kind().sends() { ring.previous(hwcur) } else { hwcur };
+    let tail = if ring.kind().sends() { ring.previous(first) } else { first };
     kring.own.rtail.store(tail, Relaxed);
     ring.header().tail.store(tail, Relaxed);
     ring.header().flags.store(0, Relaxed);

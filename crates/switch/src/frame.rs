@@ -1,5 +1,6 @@
 //! A frame as a forwarding module sees it: its first bytes, read once, and what is decided about it.
 
+use ringway_mem::pool::LINE_BYTES;
 use ringway_mem::slot::NS_NO_LEARN;
 
 /// Bytes of a frame that a module can see: Ethernet, two VLAN tags, IPv4 with all options or IPv6, ports.
@@ -60,7 +61,13 @@ impl Frame {
         &self.bytes[..usize::from(self.head_bytes)]
     }
 
-    /// The same, to change on the way.
+    /// The first line, if all of the frame is in it. What follows the frame there is of no meaning.
+    #[inline]
+    pub(crate) fn line(&self) -> Option<&[u8; LINE_BYTES]> {
+        if self.len() <= LINE_BYTES { self.bytes.first_chunk() } else { None }
+    }
+
+    /// The head, to change on the way.
     #[inline]
     pub fn head_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..usize::from(self.head_bytes)]

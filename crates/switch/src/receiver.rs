@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ringway_mem::fabric::Fabric;
 use ringway_mem::lease::{Ends, Lease, Leases};
-use ringway_mem::pool::{Pool, Ring};
+use ringway_mem::pool::{LINE_BYTES, Pool, Ring};
 use ringway_mem::slot::{NETMAP_MAX_FRAGS, NS_MOREFRAG, Slot};
 
 use crate::batch::Batch;
@@ -65,7 +65,7 @@ impl Receiver {
 
     /// Copies frames into free slots and shows them; frames for which there is no room are dropped.
     pub(crate) fn deliver(&self, sending: &Sending<'_>, frames: impl Iterator<Item = usize> + Clone) -> Delivered {
-        let all = || frames.clone().map(|n| &sending.batch.frames[n]);
+        let all = || frames.clone().map(|n| &sending.batch.frames()[n]);
         let room = self.leases().room(self.ends());
         let wanted = all().map(|frame| self.slots_of(sending.batch, frame)).fold(0, |sum, slots| {
             // Whole frames only, so that a lease is filled to its end unless others take the room meanwhile.
@@ -87,7 +87,11 @@ impl Receiver {
                 done.dropped += 1;
                 continue;
             }
-            self.write(sending, frame, self.ring.advance(lease.first, at), slots, lease.slots - at);
+            let first = self.ring.advance(lease.first, at);
+            match frame.line() {
+                Some(line) if slots == 1 => self.write_line(first, frame.len as u16, line),
+                _ => self.write(sending, frame, first, slots),
+            }
             at += slots;
             done.frames += 1;
             done.bytes += u64::from(frame.len);
@@ -113,10 +117,26 @@ impl Receiver {
         }
     }
 
-    /// Copies one frame into `slots` slots from `first` on, of `left` that are still ours. The head comes from the frame, which the module
+    /// Copies a short frame into one slot.
+    #[inline]
+    fn write_line(&self, at: u32, len: u16, line: &[u8; LINE_BYTES]) {
+        self.fetch_ahead(at);
+        let buf_idx = self.usable_buffer(at);
+        self.ring.pool().copy_in_line(buf_idx, line);
+        self.ring.slots()[at as usize].store(Slot { buf_idx, len, flags: 1 << 8, ptr: 0 });
+    }
+
+    /// Asks for the buffer of a later slot, which may not be ours: a hint harms nobody.
+    #[inline]
+    fn fetch_ahead(&self, at: u32) {
+        let ahead = self.ring.advance(at, AHEAD.min(self.ring.num_slots() - 1));
+        self.ring.pool().prefetch(self.ring.slots()[ahead as usize].load_word().buf_idx, 0);
+    }
+
+    /// Copies one frame into `slots` slots from `first` on. The head comes from the frame, which the module
     /// has judged, and not a second time from the sender's memory.
     #[inline]
-    fn write(&self, sending: &Sending<'_>, frame: &Frame, first: u32, slots: u32, left: u32) {
+    fn write(&self, sending: &Sending<'_>, frame: &Frame, first: u32, slots: u32) {
         let (pool, bytes) = (self.ring.pool(), self.buffer_bytes());
         let mut head = frame.head();
         let mut n = 0;
@@ -124,10 +144,7 @@ impl Receiver {
             let mut offset = 0;
             loop {
                 let at = self.ring.advance(first, n);
-                if n + AHEAD < left {
-                    let ahead = self.ring.slots()[self.ring.advance(at, AHEAD) as usize].load_word();
-                    pool.prefetch(ahead.buf_idx, 0);
-                }
+                self.fetch_ahead(at);
                 let len = (usize::from(fragment.len) - offset).min(bytes);
                 let buf_idx = self.usable_buffer(at);
                 let (ours, rest) = head.split_at(head.len().min(len));

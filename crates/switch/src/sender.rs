@@ -52,8 +52,8 @@ impl Sender {
                 return all;
             }
             let done = self.forward_batch(tx, now_ns);
-            let bytes = self.batch.frames.iter().map(|frame| u64::from(frame.len)).sum();
-            tx.count(self.batch.frames.len() as u32, bytes);
+            let bytes = self.batch.frames().iter().map(|frame| u64::from(frame.len)).sum();
+            tx.count(self.batch.frames().len() as u32, bytes);
             if collected.bad_slots + done.dropped > 0 {
                 tx.count_dropped(collected.bad_slots + done.dropped);
             }
@@ -64,8 +64,8 @@ impl Sender {
 
     fn forward_batch(&mut self, tx: &TxKring, now_ns: u64) -> Delivered {
         self.switch.refresh(&mut self.ports);
-        self.switch.module().lookup(&mut self.source, now_ns, &mut self.batch.frames);
-        for frame in &mut self.batch.frames {
+        self.switch.module().lookup(&mut self.source, now_ns, self.batch.frames_mut());
+        for frame in self.batch.frames_mut() {
             // The sender's own choice; 0 is none (netmap(4), NS_PORT_MASK).
             if let port @ 1.. = (frame.flags >> 8) as u8 {
                 frame.verdict = Verdict::To { port, ring: self.source.ring };
@@ -73,7 +73,7 @@ impl Sender {
         }
         let sending = Sending { batch: &self.batch, pool: tx.ring().pool(), owner: owner_of(self.source.port) };
         let mut receivers = Delivering { switch: &self.switch, ports: &self.ports, sending };
-        self.fanout.run(self.source.port, self.source.ring, &self.batch.frames, &mut receivers)
+        self.fanout.run(self.source.port, self.source.ring, self.batch.frames(), &mut receivers)
     }
 }
 

@@ -55,6 +55,9 @@ use header::{Header, MAGIC, VERSION};
 use layout::Layout;
 use owners::Owners;
 
+/// Bytes of a cache line; every buffer begins with one.
+pub const LINE_BYTES: usize = 64;
+
 /// Why a pool or a port in it cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolError {
@@ -280,6 +283,20 @@ impl Pool {
         // SAFETY: as in `copy_out`, the other way round.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.buffer(index).add(offset), len) };
         len
+    }
+
+    /// Copies the first line of a buffer, which every buffer has; anybody may be writing it.
+    #[inline]
+    pub fn copy_out_line(&self, index: u32, to: &mut [u8; LINE_BYTES]) {
+        // SAFETY: as in `copy_out`; no buffer is shorter (`layout`).
+        unsafe { std::ptr::copy_nonoverlapping(self.buffer(index).cast(), to, 1) };
+    }
+
+    /// Copies into the first line of a buffer; anybody may be reading it.
+    #[inline]
+    pub fn copy_in_line(&self, index: u32, from: &[u8; LINE_BYTES]) {
+        // SAFETY: as in `copy_out_line`, the other way round.
+        unsafe { std::ptr::copy_nonoverlapping(from, self.buffer(index).cast(), 1) };
     }
 
     /// Copies `len` bytes from `from_offset` on of buffer `from_index` of the pool `from` (or this one); anybody may be

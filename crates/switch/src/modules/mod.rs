@@ -1,4 +1,5 @@
 //! The forwarding modules that come with the switch.
 
 pub mod bridge;
+pub mod filter;
 pub mod hub;

@@ -3,3 +3,4 @@
 pub mod bridge;
 pub mod filter;
 pub mod hub;
+pub mod router;

@@ -79,6 +79,7 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Suite>> {
     suites.extend(parity());
     suites.extend(programs(workspace)?);
     suites.push(faults());
+    suites.push(swarm());
     suites.extend(hostile());
     suites.extend(fuzz(workspace)?);
     Ok(suites)
@@ -127,6 +128,14 @@ fn parity() -> Vec<Suite> {
         suite
     };
     ["native", "both", "server", "client", "dead"].map(suite).into()
+}
+
+/// TCP over many more random paths than every day.
+fn swarm() -> Suite {
+    let line = "test --release -p ringway-sim --test swarm";
+    let mut suite = Suite::new("swarm-full", Run::CargoTest(words(line)), 900).only_full();
+    suite.environment = vec![("RINGWAY_SWARM", "0..40000".to_owned())];
+    suite
 }
 
 /// The programs in `tests/programs`.

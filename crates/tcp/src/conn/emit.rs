@@ -148,6 +148,12 @@ impl Conn<'_> {
         }
     }
 
+    /// `header` leaves: what it acknowledges and tells of the window may not be taken back.
+    pub(super) fn remember_told(&mut self, header: &Repr) {
+        self.hot.rcv_wnd = u32::from(header.window) << self.hot.rcv_wscale;
+        self.hot.rcv_wup = self.hot.rcv_nxt;
+    }
+
     fn options(&self) -> Options {
         let timestamps = Timestamps { value: self.timestamp(), echo: self.hot.ts_recent };
         let agreed = self.hot.flags.contains(Flags::TIMESTAMPS);
@@ -181,8 +187,7 @@ impl Conn<'_> {
             tally.bytes_sent += u64::from(len);
         }
         if header.flags.contains(Bits::ACK) && !header.flags.intersects(Bits::SYN | Bits::RST) {
-            self.hot.rcv_wnd = u32::from(header.window) << self.hot.rcv_wscale;
-            self.hot.rcv_wup = self.hot.rcv_nxt;
+            self.remember_told(&header);
             if len == 0 || !self.has_sack_news() {
                 self.on_answered();
             }

@@ -67,6 +67,7 @@ impl Conn<'_> {
                 // RFC 8257 3.2: "Immediately send an ACK... for all prior unacknowledged packets", with the old echo.
                 if self.hot.rcv_nxt != self.hot.rcv_wup {
                     let header = self.header();
+                    self.remember_told(&header);
                     self.shared.reply(Reply {
                         key: self.hot.key,
                         header,

@@ -177,11 +177,10 @@ impl Conn<'_> {
         if self.hot.flight() > 0 || !self.has_unsent() {
             return;
         }
-        let orphan = !self.hot.flags.contains(Flags::OPEN);
         let silent_us = self.shared.now.since_us(self.cold.last_ack_received);
         let limit_us = u64::from(self.cold.options.user_timeout_ms) * 1000;
         let timed_out = limit_us > 0 && self.cold.probes > 0 && silent_us >= limit_us;
-        if timed_out || self.cold.probes >= self.retries_max() || orphan && self.cold.probes > ORPHAN_RETRIES {
+        if timed_out || self.cold.probes >= self.retries_max() {
             return self.give_up();
         }
         self.cold.probes += 1;

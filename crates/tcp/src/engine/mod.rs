@@ -1,6 +1,6 @@
 //! The engine: tables of connections, and the calls by which packets, time and the application come in.
 //!
-//! - `api`: what an application calls.
+//! - `api`: what an application calls. `audit`: what must hold.
 //! - `demux`: whose segment is this?
 //! - `passive`: listeners, half-open connections, accepting.
 //! - `cookies`: SYN cookies. `fast_open`: the cookies of TCP fast open.
@@ -8,6 +8,7 @@
 //! - `shared`: what all connections share.
 
 mod api;
+mod audit;
 mod cookies;
 mod demux;
 pub(crate) mod fast_open;

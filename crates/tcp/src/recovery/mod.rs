@@ -28,6 +28,7 @@
 
 pub mod ack;
 pub mod alarms;
+mod audit;
 pub mod bit_ring;
 pub mod episode;
 pub mod frto;

@@ -216,9 +216,11 @@ impl Scoreboard {
         self.highest_sacked = self.highest_sacked.max(self.span(number).end);
     }
 
-    /// A DSACK says that segment `number` arrived twice: its retransmission is not in flight any more.
+    /// A DSACK says that segment `number` arrived twice: its retransmission is not in flight any more. (Of one deemed
+    /// lost the SACK block that comes with the DSACK says that it is there.)
     pub fn retransmission_arrived(&mut self, number: u32) {
-        if self.at(number).has(RETRANSMITTED) {
+        let segment = self.at(number);
+        if segment.has(RETRANSMITTED) && !segment.has(LOST) {
             self.retransmitted_out -= 1;
             self.at_mut(number).flags &= !RETRANSMITTED;
         }

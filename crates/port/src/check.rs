@@ -45,13 +45,12 @@ fn start_over(ring: &Ring) {
         }
     }
     add(&kring.own.reinits, 1);
-    finish(ring);
+    finish(ring, kring.hwtail.get(ring.num_slots()));
 }
 
-/// Shows the user how far the port's side has come.
-pub(crate) fn finish(ring: &Ring) {
+/// Shows the user that the port's side has come to `hwtail`.
+pub(crate) fn finish(ring: &Ring, hwtail: u32) {
     let (own, header) = (&ring.kring().own, ring.header());
-    let hwtail = ring.kring().hwtail.get(ring.num_slots());
     own.rtail.store(hwtail, Relaxed);
     header.tail.store(hwtail, Relaxed);
     add(&own.syncs, 1);

@@ -12,6 +12,7 @@
 //! - [`open`] a [`Port`] by [`name`]; [`Info`] says what it is and cannot do.
 //! - Implement [`Backend`] for a new kind of port; [`TxKring`] and [`RxKring`] are what it works with, and what a
 //!   switch uses to deliver into other ports' rings.
+//! - [`observe`] any port's packets as text or as a file ([`pcap`]), or put it behind a bad line ([`impair`]).
 //! - [`registry`]: how ports of one name find each other's memory.
 //!
 //! ```
@@ -33,11 +34,14 @@ mod batch;
 mod check;
 pub mod clock;
 mod error;
+pub mod impair;
 mod info;
 mod kring;
 pub mod name;
 mod null;
+pub mod observe;
 mod open;
+pub mod pcap;
 mod pipe;
 mod port;
 pub mod registry;

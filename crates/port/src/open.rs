@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use ringway_mem::pool::{Kind, Pool, PoolConfig, PoolError, Registration, RingCounts, Sharing};
+use ringway_mem::pool::{Pool, PoolConfig, PoolError, Registration, RingCounts, Sharing};
 
 use crate::backend::Backend;
 use crate::error::PortError;
 use crate::info::{Info, Transport};
 use crate::name::{Conf, Flags, PortName, RingsName, Scheme};
 use crate::null::Null;
+use crate::pcap::{Sink, Source};
 use crate::pipe::Pipe;
-use crate::port::{Port, Rings};
+use crate::port::{Port, Rings, all_rings};
 use crate::registry;
 
 /// Slots of a ring if the name does not say.
@@ -33,7 +34,15 @@ pub fn open(name: &str) -> Result<Port, PortError> {
             _ => Err(PortError::refused(name.to_string(), "interfaces are not served here; pipes (IF{ID) are")),
         },
         Scheme::Vale { .. } => Err(PortError::refused(name.to_string(), "open switch ports through the switch")),
-        Scheme::Xdp { .. } | Scheme::Tap | Scheme::Pcap => {
+        Scheme::Pcap if name.flags.tx_only => {
+            let sink = Sink::create(&name.port)?;
+            open_private(&name, ring_counts(name.options.conf), Transport::None, Box::new(sink))
+        }
+        Scheme::Pcap => {
+            let source = Source::open(&name.port)?;
+            open_private(&name, ring_counts(name.options.conf), Transport::None, Box::new(source))
+        }
+        Scheme::Xdp { .. } | Scheme::Tap => {
             Err(PortError::refused(name.to_string(), "this kind of port is not served here"))
         }
     }
@@ -72,10 +81,11 @@ fn sharing(flags: Flags) -> Sharing {
     if flags.exclusive { Sharing::Exclusive } else { Sharing::Shared }
 }
 
-/// All NIC rings, as far as the flags leave any.
-fn all_rings(counts: RingCounts, flags: Flags) -> Rings {
-    let tx = (0..if flags.rx_only { 0 } else { counts.tx }).map(|index| (Kind::Tx, index));
-    tx.chain((0..if flags.tx_only { 0 } else { counts.rx }).map(|index| (Kind::Rx, index))).collect()
+/// The rings that the flags leave.
+fn rings_of(counts: RingCounts, flags: Flags) -> Rings {
+    let mut rings = all_rings(counts);
+    rings.retain(|(kind, _)| if kind.sends() { !flags.rx_only } else { !flags.tx_only });
+    rings
 }
 
 /// A pool as large as ports of these rings need, and as `@extmem:` asks for.
@@ -99,7 +109,7 @@ pub(crate) fn open_private(
     let pool = Pool::create(pool_config(name, counts.all_slots()))?;
     let registration = pool.open(&name.port_name(), counts, Sharing::Exclusive)?;
     let info = info(name, &registration, transport)?;
-    Port::new(registration, &all_rings(counts, name.flags), backend, info)
+    Port::new(registration, &rings_of(counts, name.flags), backend, info)
 }
 
 fn open_null(name: &PortName, source_bytes: u16) -> Result<Port, PortError> {
@@ -149,7 +159,7 @@ fn pipe_counts(name: &PortName) -> Result<RingCounts, PortError> {
 
 fn pipe_port(name: &PortName, registration: Registration) -> Result<Port, PortError> {
     let info = info(name, &registration, Transport::ZeroCopy)?;
-    let rings = all_rings(info.counts, name.flags);
+    let rings = rings_of(info.counts, name.flags);
     let peer_is_there = Pipe::new(&registration, &rings);
     let pipe = peer_is_there.ok_or_else(|| PortError::refused(name.to_string(), "exists, but is no pipe"))?;
     Port::new(registration, &rings, Box::new(pipe), info)
@@ -173,7 +183,11 @@ fn info(name: &PortName, registration: &Registration, transport: Transport) -> R
 impl PortName {
     /// The name of the port in its pool, without a pipe's id.
     pub fn port_name(&self) -> String {
-        if self.port.is_empty() { "null".to_owned() } else { self.port.clone() }
+        match self.scheme {
+            Scheme::Null { .. } => "null".to_owned(),
+            Scheme::Pcap => "pcap".to_owned(),
+            _ => self.port.clone(),
+        }
     }
 
     /// The name under which the pool of the port is found.

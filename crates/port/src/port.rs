@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use ringway_mem::pool::{Kind, Pool, Registration, Ring};
+use ringway_mem::pool::{Kind, Pool, Registration, Ring, RingCounts};
 
 use crate::backend::Backend;
 use crate::batch::{RxBatch, TxBatch};
@@ -13,7 +13,9 @@ use crate::check;
 use crate::clock;
 use crate::error::PortError;
 use crate::info::{Counters, Info};
-use crate::kring::{RxKring, TxKring};
+use crate::kring::{RxKring, TxKring, append};
+use crate::observe::{Direction, Observer};
+use crate::pcap::{PACKET_BYTES_MAX, wall_clock_ns};
 
 /// An open port. Dropping it closes it; what was sent but not synced is lost, as in netmap.
 ///
@@ -24,6 +26,7 @@ pub struct Port {
     tx: Vec<Sending>,
     rx: Vec<Receiving>,
     pub(crate) backend: Box<dyn Backend>,
+    observers: Vec<Box<dyn Observer>>,
     registration: Registration,
 }
 
@@ -31,11 +34,14 @@ pub struct Port {
 struct Sending {
     user: Ring,
     kring: TxKring,
+    /// For observers: the beginning of a packet whose end has not come.
+    partial: Vec<u8>,
 }
 
 struct Receiving {
     user: Ring,
     kring: RxKring,
+    partial: Vec<u8>,
 }
 
 /// What to wait for, and what came.
@@ -74,12 +80,12 @@ impl Port {
             let rings = info.counts.of(*kind);
             let user = ring.ok_or(PortError::NoRing { ring: *index, rings })?;
             if kind.sends() {
-                tx.push(Sending { kring: TxKring::new(user.clone()), user });
+                tx.push(Sending { kring: TxKring::new(user.clone()), user, partial: vec![] });
             } else {
-                rx.push(Receiving { kring: RxKring::new(user.clone()), user });
+                rx.push(Receiving { kring: RxKring::new(user.clone()), user, partial: vec![] });
             }
         }
-        Ok(Port { info, tx, rx, backend, registration })
+        Ok(Port { info, tx, rx, backend, observers: vec![], registration })
     }
 
     pub fn info(&self) -> &Info {
@@ -107,6 +113,11 @@ impl Port {
     /// The port's descriptor: mapping it gives the pool with the rings.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.registration.fd()
+    }
+
+    /// Has `observer` see all packets from now on, after those that observe already.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
     }
 
     /// Slots to fill of a tx ring.
@@ -144,25 +155,36 @@ impl Port {
     /// Like [`Port::sync_tx`], with the time as an argument.
     pub fn sync_tx_at(&mut self, ring: usize, now_ns: u64) -> Result<u32, PortError> {
         let rings = self.tx.len() as u32;
-        let Sending { user, kring } = self.tx.get(ring).ok_or(PortError::NoRing { ring: ring as u32, rings })?;
+        let sending = self.tx.get_mut(ring).ok_or(PortError::NoRing { ring: ring as u32, rings })?;
+        let Sending { user, kring, partial } = sending;
         let _held = user.kring().own.lock.lock().map_err(|_| PortError::Busy)?;
+        let before = user.kring().own.rhead.load(Relaxed);
         check::accept(user)?;
+        let rhead = user.kring().own.rhead.load(Relaxed);
+        if !self.observers.is_empty() {
+            show(&mut self.observers, Direction::Sent, ring, user, (before, rhead), partial);
+        }
         self.backend.sync_tx(ring, kring, now_ns)?;
-        check::finish(user);
-        Ok(user.distance(user.header().head.load(Relaxed).min(user.num_slots() - 1), shown_tail(user)))
+        check::finish(user, user.kring().hwtail.get(user.num_slots()));
+        Ok(user.distance(rhead, shown_tail(user)))
     }
 
     /// Like [`Port::sync_rx`], with the time as an argument.
     pub fn sync_rx_at(&mut self, ring: usize, now_ns: u64) -> Result<u32, PortError> {
         let rings = self.rx.len() as u32;
-        let Receiving { user, kring } = self.rx.get(ring).ok_or(PortError::NoRing { ring: ring as u32, rings })?;
+        let receiving = self.rx.get_mut(ring).ok_or(PortError::NoRing { ring: ring as u32, rings })?;
+        let Receiving { user, kring, partial } = receiving;
         let _held = user.kring().own.lock.lock().map_err(|_| PortError::Busy)?;
         check::accept(user)?;
         let hwcur = user.kring().hwcur.get(user.num_slots());
         let rhead = user.kring().own.rhead.load(Relaxed);
         user.kring().hwcur.set(rhead);
         self.backend.sync_rx(ring, kring, user.distance(hwcur, rhead), now_ns)?;
-        check::finish(user);
+        let (before, hwtail) = (shown_tail(user), user.kring().hwtail.get(user.num_slots()));
+        if !self.observers.is_empty() {
+            show(&mut self.observers, Direction::Received, ring, user, (before, hwtail), partial);
+        }
+        check::finish(user, hwtail);
         Ok(user.distance(rhead, shown_tail(user)))
     }
 
@@ -217,6 +239,34 @@ impl Port {
     pub fn rx_counters(&self, ring: usize) -> Counters {
         self.rx.get(ring).map_or_else(Counters::default, |receiving| counters(&receiving.user))
     }
+}
+
+/// Shows the packets in slots `from..to` to the observers.
+#[cold]
+fn show(
+    observers: &mut [Box<dyn Observer>],
+    direction: Direction,
+    number: usize,
+    ring: &Ring,
+    (from, to): (u32, u32),
+    partial: &mut Vec<u8>,
+) {
+    let time_ns = wall_clock_ns();
+    let mut at = from.min(ring.num_slots() - 1);
+    for _ in 0..ring.distance(at, to) {
+        let slot = ring.slots()[at as usize].load();
+        append(ring.pool(), slot, partial);
+        at = ring.next(at);
+        if !slot.more_fragments() || partial.len() > PACKET_BYTES_MAX {
+            observers.iter_mut().for_each(|observer| observer.packet(direction, number, time_ns, partial));
+            partial.clear();
+        }
+    }
+}
+
+/// All rings of these counts, tx first, host rings after the others.
+pub(crate) fn all_rings(counts: RingCounts) -> Rings {
+    Kind::ALL.into_iter().flat_map(|kind| (0..counts.of(kind)).map(move |index| (kind, index))).collect()
 }
 
 fn shown_tail(ring: &Ring) -> u32 {

@@ -32,7 +32,7 @@ fn child() {
     let pool = Pool::attach(fd).expect("the parent's pool");
     let mut port = open_in(&pool, "netmap:k}0").expect("our end");
     match role {
-        "send" => (0..).for_each(|n| send(&mut port, n)),
+        "send" => (0..u64::MAX / 32).for_each(|n| send(&mut port, n)),
         "receive" => loop {
             receive(&mut port, &mut |_| {});
         },

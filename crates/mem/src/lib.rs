@@ -5,9 +5,11 @@
 //! - [`slot`], [`kring`], [`pool`]: packet ports: slots and rings as netmap's programs see them, what netmap's
 //!   kernel would keep of a ring, and the region that holds them with their buffers.
 //! - [`lease`], [`fabric`]: many senders of one rx ring, and what the senders of a switch share.
-//! - [`lock`]: a lock that survives its holder; [`limits`]: how fast memory is at best;
+//! - [`lock`]: a lock that survives its holder; [`csb`]: cells between a program and who serves its rings;
+//!   [`limits`]: how fast memory is at best;
 //!   [`user`]: reading at wild addresses.
 
+pub mod csb;
 #[cfg(not(loom))]
 pub mod fabric;
 pub mod kring;

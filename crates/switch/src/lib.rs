@@ -12,7 +12,8 @@
 //!
 //! - [`Frame`], [`Verdict`], [`Forward`]: what a module sees and says. [`modules`] has those that come with it.
 //! - [`Batch`], [`fanout`]: the two passes. [`Sender`] drives them for one tx ring.
-//! - [`Switch`]: ports come and go while traffic flows. [`vale`]: ports in their senders' context.
+//! - [`Switch`]: ports come and go while traffic flows. [`vale`]: ports in their senders' context; [`served`]: ports that
+//!   another process serves.
 //! - [`dxr`]: longest-prefix match.
 //!
 //! A module in full:
@@ -44,6 +45,7 @@ mod headers;
 pub mod modules;
 mod receiver;
 mod sender;
+pub mod served;
 mod switch;
 #[cfg(test)]
 mod tests;

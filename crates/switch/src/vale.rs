@@ -1,5 +1,5 @@
 //! Ports at a switch that run in their sender's context: the thread that syncs a tx ring copies its frames straight
-//! into the receivers' rings. For users that trust each other; see `served` for those that do not.
+//! into the receivers' rings. For users that trust each other; see [`served`](crate::served) for those that do not.
 
 use std::sync::Arc;
 

@@ -100,23 +100,56 @@ impl IndexLine {
 /// Who sleeps until the ring moves: bits, each a bell that somebody waits to hear.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct WaitLine(AtomicU32);
+pub struct WaitLine {
+    bells: AtomicU32,
+    /// Numbers of the sockets that want to hear BELL_SOCKET; 0 is nobody.
+    callers: [AtomicU32; CALLERS_MAX],
+}
 
 /// The futex on the port's turn word; see `pool::PortRecord`.
 pub const BELL_FUTEX: u32 = 1;
+/// The sockets of `bell`, for those who wait in poll(2).
+pub const BELL_SOCKET: u32 = 2;
+
+/// Threads that can wait in poll(2) for one ring at a time.
+pub const CALLERS_MAX: usize = 31;
 
 impl WaitLine {
     /// Sleeper, before its last look at the ring: asks for `bells`.
     pub fn arm(&self, bells: u32) {
-        self.0.fetch_or(bells, SeqCst);
+        self.bells.fetch_or(bells, SeqCst);
         fence(SeqCst);
+    }
+
+    /// Like [`WaitLine::arm`], for a sleeper in poll(2) whose bell has this number. False if [`CALLERS_MAX`] others wait.
+    pub fn arm_caller(&self, number: u32) -> bool {
+        let place = |caller: &AtomicU32| {
+            caller.load(Relaxed) == number || caller.compare_exchange(0, number, AcqRel, Relaxed).is_ok()
+        };
+        let found = self.callers.iter().any(place);
+        if found {
+            self.arm(BELL_SOCKET);
+        }
+        found
+    }
+
+    /// The sleeper is awake and wants to hear no more.
+    pub fn disarm_caller(&self, number: u32) {
+        for caller in &self.callers {
+            let _ = caller.compare_exchange(number, 0, Relaxed, Relaxed);
+        }
     }
 
     /// Waker, after moving an index: the bells to ring (0 almost always), each arming answered once.
     #[inline]
     pub fn take(&self) -> u32 {
         fence(SeqCst);
-        if self.0.load(Relaxed) == 0 { 0 } else { self.0.swap(0, AcqRel) }
+        if self.bells.load(Relaxed) == 0 { 0 } else { self.bells.swap(0, AcqRel) }
+    }
+
+    /// Waker that took BELL_SOCKET: the numbers to ring, each once.
+    pub fn take_callers(&self) -> impl Iterator<Item = u32> {
+        self.callers.iter().map(|caller| caller.swap(0, AcqRel)).filter(|number| *number != 0)
     }
 }
 

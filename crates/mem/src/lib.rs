@@ -6,9 +6,11 @@
 //!   kernel would keep of a ring, and the region that holds them with their buffers.
 //! - [`lease`], [`fabric`]: many senders of one rx ring, and what the senders of a switch share.
 //! - [`lock`]: a lock that survives its holder; [`csb`]: cells between a program and who serves its rings;
-//!   [`limits`]: how fast memory is at best;
-//!   [`user`]: reading at wild addresses.
+//!   [`limits`]: how fast memory is at best.
+//! - [`bell`]: how a sleeper in poll(2) is woken; [`user`]: addresses that a program gave us.
 
+#[cfg(not(loom))]
+pub mod bell;
 pub mod csb;
 #[cfg(not(loom))]
 pub mod fabric;

@@ -54,5 +54,5 @@ pub use error::PortError;
 pub use info::{Counters, Info, Transport};
 pub use kring::{RxKring, TxKring};
 pub use name::PortName;
-pub use open::{open, open_in};
+pub use open::{adopt, open, open_in, open_name};
 pub use port::{Port, Ready, Rings};

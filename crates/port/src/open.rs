@@ -1,8 +1,9 @@
 //! Opening a port by its name.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use ringway_mem::pool::{Pool, PoolConfig, PoolError, Registration, RingCounts, Sharing};
+use ringway_mem::pool::{PORTS_MAX, Pool, PoolConfig, PoolError, Registration, RingCounts, Sharing};
 
 use crate::backend::Backend;
 use crate::error::PortError;
@@ -24,13 +25,17 @@ const PIPE_SLOTS_MAX: u32 = 4096;
 /// # Errors
 /// The name breaks the grammar, is in use exclusively, or asks for what this machine cannot do; the error says which.
 pub fn open(name: &str) -> Result<Port, PortError> {
-    let name: PortName = name.parse()?;
+    open_name(&name.parse()?)
+}
+
+/// Like [`open`], for a name that is already taken apart.
+pub fn open_name(name: &PortName) -> Result<Port, PortError> {
     match &name.scheme {
-        Scheme::Null { source_bytes } => open_null(&name, *source_bytes),
-        Scheme::Shm => open_shm(&name),
-        Scheme::Netmap => match name.rings {
-            RingsName::Master(id) => open_pipe_by_name(&name, id, true),
-            RingsName::Slave(id) => open_pipe_by_name(&name, id, false),
+        Scheme::Null { source_bytes } => open_null(name, *source_bytes),
+        Scheme::Shm => open_shm(name),
+        Scheme::Netmap => match &name.rings {
+            RingsName::Master(id) => open_pipe_by_name(name, id, true),
+            RingsName::Slave(id) => open_pipe_by_name(name, id, false),
             _ => Err(PortError::refused(name.to_string(), "interfaces are not served here; pipes (IF{ID) are")),
         },
         Scheme::Vale { .. } => Err(PortError::refused(name.to_string(), "open switch ports through the switch")),
@@ -55,7 +60,7 @@ pub fn open(name: &str) -> Result<Port, PortError> {
 pub fn open_in(pool: &Arc<Pool>, name: &str) -> Result<Port, PortError> {
     let name: PortName = name.parse()?;
     let counts = pipe_counts(&name)?;
-    match name.rings {
+    match &name.rings {
         RingsName::Master(id) => open_pipe(pool, &name, id, true, counts),
         RingsName::Slave(id) => open_pipe(pool, &name, id, false, counts),
         _ => {
@@ -99,17 +104,47 @@ fn pool_config(name: &PortName, slots: u32) -> PoolConfig {
     }
 }
 
-/// A port whose pool nobody else has.
+/// A port whose pool nobody else has, unless the name asks for a memory region.
 pub(crate) fn open_private(
     name: &PortName,
     counts: RingCounts,
     transport: Transport,
     backend: Box<dyn Backend>,
 ) -> Result<Port, PortError> {
-    let pool = Pool::create(pool_config(name, counts.all_slots()))?;
-    let registration = pool.open(&name.port_name(), counts, Sharing::Exclusive)?;
+    let config = pool_config(name, counts.all_slots());
+    let registration = match name.options.region {
+        None => Pool::create(config)?.open(&name.port_name(), counts, Sharing::Exclusive)?,
+        Some(region) => open_nameless(&registry::region(region, config)?, &name.port_name(), counts)?,
+    };
     let info = info(name, &registration, transport)?;
     Port::new(registration, &rings_of(counts, name.flags), backend, info)
+}
+
+/// A port in a pool where many may have the same name.
+fn open_nameless(pool: &Arc<Pool>, name: &str, counts: RingCounts) -> Result<Registration, PoolError> {
+    let numbered = |n| pool.open(&format!("{name}.{n}"), counts, Sharing::Exclusive);
+    let opened = (1..PORTS_MAX).map(numbered).find(|opened| !matches!(opened, Err(PoolError::Busy(_))));
+    opened.unwrap_or(Err(PoolError::PortsExhausted))
+}
+
+/// The port that a descriptor stands for which another process, or this one before it executed a program, opened.
+///
+/// # Errors
+/// It is none, or of a kind whose other side cannot be reached by its memory alone.
+pub fn adopt(fd: OwnedFd) -> Result<Port, PortError> {
+    let registration = registry::attach(fd.as_fd())?.registration_of(fd)?;
+    let (pool, port) = (registration.pool().clone(), registration.port());
+    let port_name = pool.name(port)?;
+    if pool.peer(port).is_some() {
+        let name: PortName = format!("netmap:{port_name}").parse()?;
+        return pipe_port(&name, registration);
+    }
+    if !port_name.starts_with("null") {
+        return Err(PortError::refused(port_name, "only pipes and null ports can be taken over by their descriptor"));
+    }
+    let name: PortName = "null:".parse()?;
+    let info = info(&name, &registration, Transport::None)?;
+    Port::new(registration, &rings_of(info.counts, name.flags), Box::new(Null { source_bytes: 0 }), info)
 }
 
 fn open_null(name: &PortName, source_bytes: u16) -> Result<Port, PortError> {
@@ -136,14 +171,14 @@ fn open_shm(name: &PortName) -> Result<Port, PortError> {
     Err(PortError::refused(name.to_string(), "both ends are in use; take another name"))
 }
 
-fn open_pipe_by_name(name: &PortName, id: u16, master: bool) -> Result<Port, PortError> {
+fn open_pipe_by_name(name: &PortName, id: &str, master: bool) -> Result<Port, PortError> {
     let counts = pipe_counts(name)?;
     let pool = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
     open_pipe(&pool, name, id, master, counts)
 }
 
 /// One end of pipe `id` of the port that `name` names, in `pool`.
-fn open_pipe(pool: &Arc<Pool>, name: &PortName, id: u16, master: bool, counts: RingCounts) -> Result<Port, PortError> {
+fn open_pipe(pool: &Arc<Pool>, name: &PortName, id: &str, master: bool, counts: RingCounts) -> Result<Port, PortError> {
     let (master_name, slave_name) = (format!("{}{{{id}", name.port), format!("{}}}{id}", name.port));
     let (ours, theirs) = if master { (master_name, slave_name) } else { (slave_name, master_name) };
     pipe_port(name, pool.open_pipe(&ours, &theirs, counts, sharing(name.flags))?)

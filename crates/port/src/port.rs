@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringway_mem::pool::{Kind, Pool, Registration, Ring, RingCounts};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Wakers};
 use crate::batch::{RxBatch, TxBatch};
 use crate::check;
 use crate::clock;
@@ -108,6 +108,27 @@ impl Port {
 
     pub fn registration(&self) -> &Registration {
         &self.registration
+    }
+
+    pub fn registration_mut(&mut self) -> &mut Registration {
+        &mut self.registration
+    }
+
+    /// The user's side of a tx ring; its words are the user's to write.
+    pub fn tx_ring(&self, ring: usize) -> Option<&Ring> {
+        self.tx.get(ring).map(|sending| &sending.user)
+    }
+
+    /// The same for rx rings.
+    pub fn rx_ring(&self, ring: usize) -> Option<&Ring> {
+        self.rx.get(ring).map(|receiving| &receiving.user)
+    }
+
+    /// What ends a wait besides somebody moving the rings.
+    pub fn wakers(&self) -> Wakers {
+        let mut wakers = Wakers::default();
+        self.backend.wakers(&mut wakers);
+        wakers
     }
 
     /// The port's descriptor: mapping it gives the pool with the rings.

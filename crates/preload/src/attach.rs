@@ -200,16 +200,16 @@ fn set_nodelay(fd: c_int) {
 
 static ARMED: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the process has (had) an upgraded connection. Before that, nothing may be read that could be a
+/// Whether the process has (had) an upgraded connection or a netmap device. Before that, nothing may be read that could be a
 /// bad address.
 #[inline]
 pub(crate) fn is_armed() -> bool {
     ARMED.load(Acquire) != 0
 }
 
-/// What a process needs once before its first upgraded connection; nothing of it happens in processes
-/// that never have one.
-fn arm_process() {
+/// What a process needs once before its first upgraded connection or netmap device; nothing of it happens in
+/// processes that never have one.
+pub(crate) fn arm_process() {
     if is_armed() {
         return;
     }

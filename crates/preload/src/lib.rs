@@ -13,7 +13,7 @@
 //!   readiness   poll's answer for a connection        wait,spin sleeping for one connection
 //!   epoll/      sets of connections                   signals/  deferral while tables are changed
 //!   process     fork and its relatives                exec,exit what other programs inherit; last words
-//!   leave       calls that never return
+//!   leave       calls that never return             netmap/   /dev/netmap where the kernel has none
 //! ```
 //!
 //! Rules: no allocation, no std I/O, no lock held where a signal handler can run, no panic. Memory that
@@ -40,6 +40,7 @@ mod kernel;
 mod leave;
 mod lock;
 mod monitor;
+mod netmap;
 mod ops;
 mod process;
 mod readiness;

@@ -16,9 +16,9 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, off_t, pid_t, pollfd,
-    posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t, sigset_t, size_t, sockaddr, socklen_t,
-    ssize_t, timespec, timeval,
+    FILE, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, mode_t, msghdr, off_t, pid_t,
+    pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_attr_t, pthread_t, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec, timeval,
 };
 
 use crate::sys::{self, SIGSET_BYTES, raw};
@@ -138,6 +138,16 @@ originals! {
     __recvfrom_chk(fd: c_int, buf: *mut c_void, bytes: size_t, buf_bytes: size_t, flags: c_int, from: *mut sockaddr, from_bytes: *mut socklen_t) -> ssize_t = raw (libc::SYS_recvfrom, fd, buf, bytes.min(buf_bytes), flags, from, from_bytes);
     __poll_chk(fds: *mut pollfd, count: c_ulong, timeout_ms: c_int, fds_bytes: size_t) -> c_int = raw (libc::SYS_poll, fds, entries(count, fds_bytes), timeout_ms);
     __ppoll_chk(fds: *mut pollfd, count: c_ulong, timeout: *const timespec, mask: *const sigset_t, fds_bytes: size_t) -> c_int = raw (libc::SYS_ppoll, fds, entries(count, fds_bytes), Timeout::new(timeout).pointer(), mask, SIGSET_BYTES);
+
+    // Variadic in C, as fcntl; the fortified ones abort where a mode is missing.
+    open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = raw (libc::SYS_open, path, flags, mode);
+    open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = raw (libc::SYS_open, path, flags, mode);
+    openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = raw (libc::SYS_openat, folder, path, flags, mode);
+    openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int = raw (libc::SYS_openat, folder, path, flags, mode);
+    __open_2(path: *const c_char, flags: c_int) -> c_int = raw (libc::SYS_open, path, flags, 0);
+    __open64_2(path: *const c_char, flags: c_int) -> c_int = raw (libc::SYS_open, path, flags, 0);
+    __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int = raw (libc::SYS_openat, folder, path, flags, 0);
+    __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int = raw (libc::SYS_openat, folder, path, flags, 0);
 
     socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int = raw (libc::SYS_socket, domain, kind, protocol);
     socketpair(domain: c_int, kind: c_int, protocol: c_int, fds: *mut c_int) -> c_int = raw (libc::SYS_socketpair, domain, kind, protocol, fds);

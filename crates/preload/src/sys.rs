@@ -343,6 +343,18 @@ pub(crate) fn close(fd: c_int) -> isize {
     unsafe { raw!(libc::SYS_close, fd) }
 }
 
+/// `dup3`; on success the new number.
+pub(crate) fn dup3(fd: c_int, to: c_int, flags: c_int) -> isize {
+    // SAFETY: integers only; what stands at `to` is the caller's business.
+    unsafe { raw!(libc::SYS_dup3, fd, to, flags) }
+}
+
+/// Whether the descriptor is closed when another program is executed.
+pub(crate) fn is_cloexec(fd: c_int) -> bool {
+    // SAFETY: F_GETFD takes no argument.
+    unsafe { fcntl(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC as isize != 0 }
+}
+
 pub(crate) fn shutdown(fd: c_int, how: c_int) -> isize {
     // SAFETY: integers only.
     unsafe { raw!(libc::SYS_shutdown, fd, how) }

@@ -35,6 +35,8 @@ pub(crate) enum Entry {
     Unsure(u32),
     /// An epoll set; the number is its place among the sets.
     Epoll(u32),
+    /// A netmap device; the number is its place among the devices.
+    Netmap(u32),
     /// One of the library's own descriptors: the program must not close or use it.
     Private,
 }
@@ -49,6 +51,7 @@ impl Entry {
             Entry::Epoll(i) => 4 | (i as u64) << 8,
             Entry::Private => 5,
             Entry::Unsure(i) => 6 | (i as u64) << 8,
+            Entry::Netmap(i) => 7 | (i as u64) << 8,
         }
     }
 
@@ -61,6 +64,7 @@ impl Entry {
             4 => Entry::Epoll((word >> 8) as u32),
             5 => Entry::Private,
             6 => Entry::Unsure((word >> 8) as u32),
+            7 => Entry::Netmap((word >> 8) as u32),
             _ => Entry::Plain,
         }
     }
@@ -197,6 +201,7 @@ mod tests {
             Entry::Epoll(3),
             Entry::Private,
             Entry::Unsure(8),
+            Entry::Netmap(4),
         ] {
             assert_eq!(Entry::from_word(e.to_word()), e);
         }

@@ -265,6 +265,7 @@ pub(crate) fn release(old: Entry) {
             }
         }
         Entry::Epoll(index) => crate::epoll::forget(index),
+        Entry::Netmap(index) => crate::netmap::forget(index),
         _ => {}
     }
 }

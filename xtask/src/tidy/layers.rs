@@ -12,11 +12,12 @@ use crate::workspace::Workspace;
 const ARROWS: &[(&str, &[&str])] = &[
     ("mem", &[]),
     ("channel", &["mem"]),
-    ("preload", &["channel", "mem"]),
+    ("preload", &["netmap", "channel", "mem"]),
     ("wire", &[]),
     ("tcp", &["wire"]),
     ("port", &["mem"]),
     ("switch", &["port", "wire", "mem"]),
+    ("netmap", &["switch", "port", "mem"]),
     ("sched", &["port", "mem"]),
     ("stack", &["tcp", "wire", "switch", "port", "channel", "mem"]),
     ("capi", &["stack", "port", "mem"]),
@@ -26,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that run inside other people's programs.
-const DATA_PLANE: &[&str] = &["mem", "channel", "preload", "wire", "port", "switch"];
+const DATA_PLANE: &[&str] = &["mem", "channel", "preload", "wire", "port", "switch", "netmap"];
 /// Packages that these may bring along together, their own not counted.
 const DATA_PLANE_PACKAGES_MAX: usize = 20;
 

@@ -18,7 +18,7 @@ pub const RINGS_MAX: u32 = 256;
 
 const BUFFERS_MAX: u32 = 1 << 20;
 const BUFFER_BYTES: std::ops::RangeInclusive<u32> = 256..=65_536;
-const OBJECT_PAGES_MAX: u32 = 1 << 16;
+pub(super) const OBJECT_PAGES_MAX: u32 = 1 << 16;
 
 /// Size of a pool. Memory is used as it is touched, so generous numbers cost address space only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,7 @@
 mod account;
 mod control;
 mod header;
+mod interface;
 mod layout;
 mod owners;
 mod ports;
@@ -46,7 +47,7 @@ pub use account::Account;
 pub use header::{NAME_BYTES, PORTS_MAX, PortRecord};
 pub use layout::{Kind, PAGE_BYTES, PoolConfig, RESERVED_BUFFERS, RING_SLOTS_MAX, RINGS_MAX, RingCounts};
 pub use ports::{PortId, Ring};
-pub use registration::{Registration, Sharing};
+pub use registration::{NOTE_BITS, Registration, Sharing};
 pub use transfer::{Transferred, resume, transfer};
 
 use crate::region::{self, Region, RegionError};
@@ -195,6 +196,11 @@ impl Pool {
 
     pub fn config(&self) -> PoolConfig {
         self.layout.config
+    }
+
+    /// Where the pages for rings and interface objects begin in the region, in bytes; the buffers follow them.
+    pub fn objects_offset(&self) -> usize {
+        self.layout.objects
     }
 
     /// Start of the mapping.

@@ -8,9 +8,10 @@ use super::layout::{Kind, PAGE_BYTES, PortLayout, RESERVED_BUFFERS, RingCounts};
 use super::{Pool, PoolError, PortRecord};
 use rustix::thread::futex;
 
-use crate::kring::{BELL_FUTEX, Kring};
-use crate::slot::{InterfaceHeader, NETMAP_API, RingHeader, Slot, SlotCell};
-use crate::sync::{AtomicU64, Ordering::*};
+use crate::bell;
+use crate::kring::{BELL_FUTEX, BELL_SOCKET, Kring};
+use crate::slot::{RingHeader, Slot, SlotCell};
+use crate::sync::Ordering::*;
 
 /// Number of a port in its pool, from 1 on; also what its buffers' owner words say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +103,9 @@ impl Ring {
         let bells = self.kring().waiters.take();
         if bells & BELL_FUTEX != 0 {
             self.wake_futex();
+        }
+        if bells & BELL_SOCKET != 0 {
+            self.kring().waiters.take_callers().for_each(bell::ring);
         }
     }
 
@@ -209,14 +213,6 @@ impl Pool {
         each.filter_map(|(kind, index)| self.ring(port, kind, index)).collect()
     }
 
-    /// Where a port's interface object begins in the region, and the object.
-    pub fn interface(&self, port: PortId) -> Result<(usize, &InterfaceHeader), PoolError> {
-        let place = self.place(port)?;
-        let offset = place.base + place.layout.interface;
-        // SAFETY: `place` checked that the port's pages lie within the region.
-        Ok((offset, unsafe { &self.slice::<InterfaceHeader>(offset, 1)[0] }))
-    }
-
     /// The owner word of a buffer: a port's number, 0 for free or for a buffer that does not exist.
     #[inline]
     pub fn owner(&self, buffer: u32) -> u32 {
@@ -321,29 +317,7 @@ impl Pool {
                 buffer = self.fill_ring(&ring, index, base + layout.ring(position), buffer)?;
             }
         }
-        let (offset, interface) = self.interface(port)?;
-        let mut bytes = [0; 16];
-        let shown = name.len().min(15);
-        bytes[..shown].copy_from_slice(&name.as_bytes()[..shown]);
-        for (word, chunk) in interface.name.iter().zip(bytes.as_chunks::<8>().0) {
-            word.store(u64::from_le_bytes(*chunk), Relaxed);
-        }
-        interface.version.store(NETMAP_API, Relaxed);
-        for (word, n) in [
-            (&interface.tx_rings, counts.tx),
-            (&interface.rx_rings, counts.rx),
-            (&interface.host_tx_rings, counts.host_tx),
-            (&interface.host_rx_rings, counts.host_rx),
-        ] {
-            word.store(n, Relaxed);
-        }
-        // SAFETY: the layout reserves a word for each ring behind the object.
-        let offsets =
-            unsafe { self.slice::<AtomicU64>(offset + size_of::<InterfaceHeader>(), counts.rings() as usize) };
-        for (position, word) in offsets.iter().enumerate() {
-            word.store((base + layout.ring(position as u32) - offset) as u64, Relaxed);
-        }
-        Ok(())
+        self.write_interface(port, base + layout.interface, name)
     }
 
     /// Writes a ring's header, takes a buffer for each slot, and returns where to look for further ones.

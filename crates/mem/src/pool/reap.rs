@@ -14,7 +14,7 @@ use super::layout::{Kind, RESERVED_BUFFERS};
 use super::ports::{PortId, Ring};
 use super::transfer::resume;
 use super::{Pool, PoolError};
-use crate::slot::Slot;
+use crate::slot::{InterfaceHeader, Slot};
 use crate::sync::{Ordering::*, fence};
 
 impl Pool {
@@ -98,7 +98,12 @@ impl Pool {
 
     /// The list of extra buffers, as far as it is one, goes back to the pool.
     fn free_extra_list(&self, port: PortId) {
-        let Ok((_, interface)) = self.interface(port) else { return };
+        if let Ok((_, interface)) = self.interface(port) {
+            self.free_list_of(port, interface);
+        }
+    }
+
+    pub(super) fn free_list_of(&self, port: PortId, interface: &InterfaceHeader) {
         let mut next = interface.bufs_head.swap(0, Relaxed);
         for _ in 0..self.config().buffers {
             let mut bytes = [0; 4];

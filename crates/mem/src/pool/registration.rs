@@ -4,20 +4,73 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use super::control::{Control, is_locked, lock_bytes};
 use super::header::OPENED;
+use super::interface::Interface;
 use super::layout::RingCounts;
 use super::ports::{PortId, domain};
 use super::{Pool, PoolError};
+use crate::slot::InterfaceHeader;
 use crate::sync::Ordering::*;
 
 /// Registrations of one port at most.
 const SEATS: i64 = 64;
 /// Bytes of the memfd that stand for seats begin here, `SEATS` for each port.
 const SEAT_BYTES: i64 = 1 << 41;
-/// File offset of a registration's description: this and the port's number, for whoever gets the descriptor.
-const MARK: u64 = 1 << 42;
+/// Stands for all seats of a port.
+const ALL_SEATS: u64 = SEATS as u64;
+
+/// Who may get a registration's descriptor learns what it is from the file offset of its description:
+///
+/// ```text
+///   bit 61   60 .... 32   31 ............ 15   14 .... 8   7 .... 0
+///    1       opener's     first page of the    seat, or    number of
+///            note         own interface + 1    all (64)    the port
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    port: u32,
+    seat: u64,
+    interface: Option<Interface>,
+    note: u32,
+}
+
+const MARK: u64 = 1 << 61;
+/// Bits of a registration's note.
+pub const NOTE_BITS: u32 = 29;
+const _: () = assert!(super::PORTS_MAX == 1 << 8 && ALL_SEATS < 1 << 7 && super::layout::OBJECT_PAGES_MAX < 1 << 17);
+
+impl Mark {
+    fn of(fd: &OwnedFd) -> Result<Mark, PoolError> {
+        let word = rustix::fs::seek(fd, SeekFrom::Current(0))?;
+        if word & MARK == 0 {
+            return Err(PoolError::NoPort(0));
+        }
+        let bits = |from: u32, n: u32| (word >> from) as u32 & ((1 << n) - 1);
+        Ok(Mark {
+            port: bits(0, 8),
+            seat: u64::from(bits(8, 7)).min(ALL_SEATS),
+            interface: bits(15, 17).checked_sub(1).map(Interface),
+            note: bits(32, NOTE_BITS),
+        })
+    }
+
+    fn write(self, fd: &OwnedFd) -> Result<(), PoolError> {
+        let page = self.interface.map_or(0, |interface| u64::from(interface.0) + 1);
+        let note = u64::from(self.note) & ((1 << NOTE_BITS) - 1);
+        let word = MARK | note << 32 | page << 15 | self.seat << 8 | u64::from(self.port);
+        rustix::fs::seek(fd, SeekFrom::Start(word))?;
+        Ok(())
+    }
+
+    /// The first byte of the memfd that stands for the registration, and how many do.
+    fn seats(self) -> (i64, i64) {
+        let first = seats_of(PortId(self.port));
+        if self.seat == ALL_SEATS { (first, SEATS) } else { (first + self.seat as i64, 1) }
+    }
+}
 
 /// Who else may have the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +87,7 @@ pub struct Registration {
     /// None only while it is dropped.
     fd: Option<OwnedFd>,
     pool: Arc<Pool>,
-    port: PortId,
+    mark: Mark,
 }
 
 impl Pool {
@@ -84,10 +137,9 @@ impl Pool {
 
     /// The registration that a received descriptor stands for.
     pub fn registration_of(self: &Arc<Pool>, fd: OwnedFd) -> Result<Registration, PoolError> {
-        let mark = rustix::fs::seek(&fd, SeekFrom::Current(0))?;
-        let port = PortId(u32::try_from(mark ^ MARK).unwrap_or(0));
-        self.place(port)?;
-        Ok(Registration { fd: Some(fd), pool: self.clone(), port })
+        let mark = Mark::of(&fd)?;
+        self.place(PortId(mark.port))?;
+        Ok(Registration { fd: Some(fd), pool: self.clone(), mark })
     }
 
     fn register(
@@ -99,22 +151,22 @@ impl Pool {
         let place = self.place(port)?;
         debug_assert!(place.counts.rings() > 0);
         let fd = self.new_description()?;
-        rustix::fs::seek(&fd, SeekFrom::Start(MARK | u64::from(port.0)))?;
         let first = seats_of(port);
         let taken = match sharing {
-            Sharing::Exclusive => lock_bytes(fd.as_fd(), first, SEATS)?,
-            Sharing::Shared => (first..first + SEATS)
-                .map(|seat| lock_bytes(fd.as_fd(), seat, 1))
-                .find(|taken| *taken != Ok(false))
-                .unwrap_or(Ok(false))?,
+            Sharing::Exclusive => lock_bytes(fd.as_fd(), first, SEATS)?.then_some(ALL_SEATS),
+            Sharing::Shared => (0..ALL_SEATS)
+                .map(|seat| Ok::<_, Errno>((seat, lock_bytes(fd.as_fd(), first + seat as i64, 1)?)))
+                .find(|taken| !matches!(taken, Ok((_, false))))
+                .transpose()?
+                .map(|(seat, _)| seat),
         };
-        if !taken {
-            return Err(PoolError::Busy(self.name(port)?));
-        }
+        let seat = taken.ok_or_else(|| PoolError::Busy(self.name(port).unwrap_or_default()))?;
+        let mark = Mark { port: port.0, seat, ..Mark::default() };
+        mark.write(&fd)?;
         let record = self.record(port.0)?;
         record.domain.store(domain(), Relaxed);
         record.state.store(OPENED, Release);
-        Ok(Registration { fd: Some(fd), pool: self.clone(), port })
+        Ok(Registration { fd: Some(fd), pool: self.clone(), mark })
     }
 
     /// Whether somebody has the port open.
@@ -138,7 +190,32 @@ impl Registration {
     }
 
     pub fn port(&self) -> PortId {
-        self.port
+        PortId(self.mark.port)
+    }
+
+    /// What the opener noted for everybody who gets the descriptor: [`NOTE_BITS`] bits, 0 at first.
+    pub fn note(&self) -> u32 {
+        self.mark.note
+    }
+
+    pub fn set_note(&mut self, note: u32) -> Result<(), PoolError> {
+        self.mark.note = note;
+        self.write_mark()
+    }
+
+    /// Where the registration's own interface object begins, made if it has none yet.
+    pub fn own_interface(&mut self) -> Result<(usize, &InterfaceHeader), PoolError> {
+        let interface = match self.mark.interface {
+            Some(interface) => interface,
+            None => self.pool.add_interface(self.port())?,
+        };
+        self.mark.interface = Some(interface);
+        self.write_mark()?;
+        self.pool.interface_at(self.port(), interface).ok_or(PoolError::NoPort(self.mark.port))
+    }
+
+    fn write_mark(&self) -> Result<(), PoolError> {
+        self.fd.as_ref().map_or(Ok(()), |fd| self.mark.write(fd))
     }
 
     /// The descriptor: mapping it gives the pool, and whoever holds a copy keeps the port open.
@@ -151,7 +228,12 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         drop(self.fd.take());
-        // If this was the last copy, the port's things are set right now, else whenever somebody looks again.
+        let (first, n) = self.mark.seats();
+        if let Some(interface) = self.mark.interface.filter(|_| !is_locked(self.pool.fd(), first, n)) {
+            // No copy of the descriptor is left anywhere.
+            let _ = self.pool.remove_interface(self.port(), interface);
+        }
+        // If nobody else has the port, its things are set right now, else whenever somebody looks again.
         let _ = self.pool.reap();
     }
 }

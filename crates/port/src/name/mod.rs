@@ -10,7 +10,7 @@ use std::fmt;
 pub const GRAMMAR: &str = "\
 netmap:IF[RINGS][/FLAGS][OPTIONS]  valeS:P[RINGS][/FLAGS][OPTIONS]  shm:NAME[/FLAGS][OPTIONS]
 xdp:IF[/QUEUE]  tap:IF  pcap:FILE[/R|/T]  null:[BYTES]
-  RINGS    -K one NIC ring pair, ^ host rings, ^K one of them, * NIC and host rings, {ID or }ID end of a pipe
+  RINGS    -K one NIC ring pair, ^ host rings, ^K one of them, * NIC and host rings, {ID or }ID end of a pipe (ID: 1 to 16 letters, digits, _)
   FLAGS    x exclusive, z zero-copy monitor, t or r monitor of the tx or rx side, R or T rx or tx rings only
   OPTIONS  @N memory region, @share:PORT, @conf:KEY=N,..., @extmem:[FILE][,KEY=N...], @offset:BYTES[,bits=N]";
 
@@ -34,7 +34,7 @@ pub enum Scheme {
 }
 
 /// Which rings of the port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RingsName {
     #[default]
     AllNic,
@@ -42,10 +42,10 @@ pub enum RingsName {
     AllHost,
     Host(u16),
     NicAndHost,
-    /// `{ID`
-    Master(u16),
+    /// `{ID`: this end of pipe ID.
+    Master(String),
     /// `}ID`
-    Slave(u16),
+    Slave(String),
 }
 
 /// The letters after `/`.
@@ -157,7 +157,7 @@ impl fmt::Display for PortName {
             Scheme::Null { source_bytes: 0 } => write!(f, "null:")?,
             Scheme::Null { source_bytes } => write!(f, "null:{source_bytes}")?,
         }
-        match self.rings {
+        match &self.rings {
             RingsName::AllNic => {}
             RingsName::Nic(k) => write!(f, "-{k}")?,
             RingsName::AllHost => write!(f, "^")?,

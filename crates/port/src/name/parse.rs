@@ -6,6 +6,7 @@ use super::{Conf, Extmem, Flags, NameError, Offset, Options, PortName, RingsName
 const NAME_BYTES_MAX: usize = 512;
 /// Bytes of the port's own name; with its scheme and a pipe's id it must fit into a port record.
 const PORT_BYTES_MAX: usize = 40;
+const PIPE_ID_BYTES_MAX: usize = 16;
 
 /// What is left to read.
 struct Rest<'a> {
@@ -156,12 +157,22 @@ impl<'a> Rest<'a> {
         } else if self.skip('*') {
             RingsName::NicAndHost
         } else if self.skip('{') {
-            RingsName::Master(number(self, "a pipe's id")?)
+            RingsName::Master(self.pipe_id()?)
         } else if self.skip('}') {
-            RingsName::Slave(number(self, "a pipe's id")?)
+            RingsName::Slave(self.pipe_id()?)
         } else {
             RingsName::AllNic
         })
+    }
+
+    fn pipe_id(&mut self) -> Result<String, NameError> {
+        let text = self.text();
+        let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+        if !(1..=PIPE_ID_BYTES_MAX).contains(&end) {
+            return self.expect("a pipe's id (1 to 16 letters, digits, _)");
+        }
+        self.at += end;
+        Ok(text[..end].to_owned())
     }
 
     fn flags_and_options(&mut self, mut name: PortName, expected: &str) -> Result<PortName, NameError> {

@@ -6,7 +6,7 @@ use super::io::export;
 use crate::kernel::SIOCATMARK;
 use crate::ops::{descriptor, option};
 use crate::table::{self, Entry};
-use crate::{config, copy, real, sys, upgrade};
+use crate::{config, copy, netmap, real, sys, upgrade};
 
 const FIOASYNC: c_ulong = libc::FIOASYNC;
 const SIOCOUTQ: c_ulong = libc::TIOCOUTQ;
@@ -87,6 +87,11 @@ export!(ioctl = fn(fd: c_int, request: c_ulong, arg: usize) -> c_int {
         // SAFETY: a bad address is survived.
         let written = unsafe { copy::write(arg as *mut c_int, value) };
         return sys::finish(if written { 0 } else { -(libc::EFAULT as isize) }) as c_int;
+    }
+    if netmap::is_request(request)
+        && let Some(answer) = netmap::ioctl(fd, request, arg)
+    {
+        return answer;
     }
     // SAFETY: the program's own call.
     let answer = unsafe { real::ioctl()(fd, request, arg) };

@@ -2,6 +2,7 @@
 
 pub(crate) mod fd;
 pub(crate) mod io;
+mod open;
 pub(crate) mod poll;
 mod process;
 pub(crate) mod signal;

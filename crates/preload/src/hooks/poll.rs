@@ -8,7 +8,8 @@ use crate::growable::{Growable, Pages};
 use crate::leave::Hold;
 use crate::ops::poll;
 use crate::ops::select::{self, Bits};
-use crate::{attach, copy, real, sys};
+use crate::table::{self, Entry};
+use crate::{attach, copy, netmap, real, sys};
 
 /// Polls longer than the limit on open files are EINVAL; this bounds the private copy before that.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -173,6 +174,9 @@ export!(epoll_create1 = fn(flags: c_int) -> c_int {
 });
 
 export!(epoll_ctl = fn(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    if matches!(table::get(fd), Entry::Netmap(_)) {
+        return sys::finish(netmap::epoll::control(epfd, op, fd, event)) as c_int;
+    }
     if crate::config::enabled() {
         return sys::finish(epoll::control(epfd, op, fd, event)) as c_int;
     }
@@ -180,8 +184,17 @@ export!(epoll_ctl = fn(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_even
     unsafe { real::epoll_ctl()(epfd, op, fd, event) }
 });
 
+/// What a set has besides netmap devices, right now.
+fn rest_of_set(epfd: c_int, events: *mut epoll_event, max: usize) -> isize {
+    epoll::set_of(epfd).map_or(0, |set| epoll::wait(set, epfd, events, max, Timeout::Now, core::ptr::null()))
+}
+
 /// A wait on a set that this library keeps track of; `None` leaves it to the kernel.
 fn tracked_wait(epfd: c_int, events: *mut epoll_event, max: c_int, t: Timeout, mask: *const sigset_t) -> Option<c_int> {
+    if let Some(set) = netmap::epoll::set_with_devices(epfd).filter(|_| max > 0) {
+        let rest = |events, max| rest_of_set(epfd, events, max);
+        return Some(sys::finish(netmap::epoll::wait(set, epfd, events, max as usize, t, mask, rest)) as c_int);
+    }
     let set = epoll::set_of(epfd).filter(|_| max > 0)?;
     Some(sys::finish(epoll::wait(set, epfd, events, max as usize, t, mask)) as c_int)
 }

@@ -11,7 +11,7 @@ use ringway_channel::{End, Path};
 use crate::conn::{self, Conn, State};
 use crate::ops::stdio;
 use crate::table::{self, Entry};
-use crate::{bell, epoll, exec, kernel, monitor, process, real, reset, stats, sys, thread, tx, upgrade, wait};
+use crate::{bell, epoll, exec, kernel, monitor, netmap, process, real, reset, stats, sys, thread, tx, upgrade, wait};
 
 /// Whether an entry may be edited by the caller: a child of `vfork` shares the table but not the
 /// descriptors.
@@ -36,8 +36,15 @@ pub(crate) fn close(fd: c_int) -> c_int {
         }
         Entry::Epoll(index) => {
             table::replace(fd, Entry::Unknown);
+            netmap::epoll::forget_set(index);
             epoll::forget(index);
             original()
+        }
+        Entry::Netmap(index) => {
+            table::replace(fd, Entry::Unknown);
+            let answer = original();
+            netmap::forget(index);
+            answer
         }
         Entry::Connection(index) => {
             // The number is free for others only after the kernel's close, so the entry goes first.
@@ -237,6 +244,7 @@ pub(crate) fn duplicated(old: c_int, new: c_int) {
             }
         }
         Entry::Epoll(index) => epoll::share(index),
+        Entry::Netmap(index) => netmap::share(index),
         _ => {}
     }
     upgrade::release(table::replace(new, entry));
@@ -307,7 +315,7 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
                 }
                 from = fd as c_uint + 1;
             }
-            Entry::Connection(_) | Entry::Epoll(_) => {
+            Entry::Connection(_) | Entry::Epoll(_) | Entry::Netmap(_) => {
                 close(fd);
             }
             _ => {

@@ -7,7 +7,7 @@ use crate::conn::Conn;
 use crate::iov::Cursor;
 use crate::table::{self, Entry};
 use crate::tx::Outcome;
-use crate::{attach, config, copy, rx, sys, tx, upgrade};
+use crate::{attach, config, copy, netmap, rx, sys, tx, upgrade};
 
 /// Messages per call, as in the kernel (UIO_MAXIOV).
 pub(crate) const MESSAGES_MAX: u32 = 1024;
@@ -177,7 +177,10 @@ fn for_each_descriptor(message: *const msghdr, mut f: impl FnMut(c_int)) {
 /// Descriptors have arrived: whatever the table says of their numbers is out of date.
 pub(crate) fn note_descriptors(message: *const msghdr, answer: isize) {
     if answer >= 0 {
-        for_each_descriptor(message, |fd| upgrade::release(table::replace(fd, Entry::Unknown)));
+        for_each_descriptor(message, |fd| {
+            upgrade::release(table::replace(fd, Entry::Unknown));
+            netmap::adopt(fd);
+        });
     }
 }
 

@@ -11,7 +11,7 @@ use crate::growable::Growable;
 use crate::leave::Hold;
 use crate::spin::{self, SpinState};
 use crate::table::{self, Entry};
-use crate::{bell, readiness, real, stats, sys, thread, upgrade, wait};
+use crate::{bell, netmap, readiness, real, stats, sys, thread, upgrade, wait};
 
 /// Waits with at most this many descriptors need no pages of their own.
 const SMALL: usize = 64;
@@ -28,6 +28,7 @@ pub(crate) fn concerns_us(fd: c_int) -> bool {
     match table::get(fd) {
         Entry::Connection(_) => upgrade::upgraded(fd).is_some(),
         Entry::Epoll(index) => epoll::is_mixed(index),
+        Entry::Netmap(_) => true,
         Entry::Unknown if crate::config::enabled() => upgrade::upgraded(fd).is_some(),
         _ => false,
     }
@@ -36,6 +37,9 @@ pub(crate) fn concerns_us(fd: c_int) -> bool {
 /// Polls `fds` (a private copy of the program's array); `revents` are filled in. The answer is the
 /// number of descriptors with events or a negated errno.
 pub(crate) fn poll(fds: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) -> isize {
+    if netmap::wait::concerns(fds) {
+        return netmap::wait::poll(fds, timeout, mask);
+    }
     let mut small = ([NOTHING; SMALL], [0; SMALL]);
     let (mut large_asked, mut large_pins) = (Growable::new(), Growable::new());
     let large = (&raw mut large_asked, &raw mut large_pins);

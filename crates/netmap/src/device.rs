@@ -1,0 +1,162 @@
+//! One open `/dev/netmap`: what its ioctls and polls answer.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ringway_port::Wakers;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use crate::abi::{self, PoolsInfo, PortInfo, Register, reqtype};
+use crate::bound::Binding;
+use crate::legacy::LegacyRequest;
+use crate::request::{Options, Request};
+use crate::{info, register};
+
+/// What the caller of an ioctl has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Done,
+    /// The device was bound: the program's descriptor becomes a copy of [`Device::descriptor`].
+    Bound,
+}
+
+/// An open `/dev/netmap`, bound to a port or not. Threads may use it at once; they take turns.
+#[derive(Default)]
+pub struct Device {
+    binding: Mutex<Option<Binding>>,
+}
+
+impl Device {
+    /// The device behind a descriptor that came from elsewhere.
+    ///
+    /// # Errors
+    /// It is none of ours, or of a kind that cannot be handed on.
+    pub fn adopt(fd: OwnedFd) -> Result<Device, Errno> {
+        Ok(Device { binding: Mutex::new(Some(Binding::adopt(fd)?)) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Binding>> {
+        self.binding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The descriptor of what the device is bound to; it stays as long as the device.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.lock().as_ref().map(|binding| binding.port.fd().as_raw_fd())
+    }
+
+    /// One ioctl; `arg` may be any address.
+    pub fn ioctl(&self, request: u32, arg: u64) -> Result<Answer, Errno> {
+        match request {
+            abi::NIOCCTRL => self.control(arg),
+            abi::NIOCTXSYNC => self.bound(Binding::sync_tx),
+            abi::NIOCRXSYNC => self.bound(Binding::sync_rx),
+            abi::NIOCREGIF => self.legacy_register(arg),
+            abi::NIOCGINFO => self.legacy_info(arg),
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    fn bound(&self, sync: impl FnOnce(&mut Binding) -> Result<(), Errno>) -> Result<Answer, Errno> {
+        sync(self.lock().as_mut().ok_or(Errno::NXIO)?).map(|()| Answer::Done)
+    }
+
+    fn control(&self, address: u64) -> Result<Answer, Errno> {
+        let request = Request::read(address)?;
+        let body_bytes = body_bytes(request.header.nr_reqtype).ok_or(Errno::INVAL)?;
+        request.expect_body(body_bytes)?;
+        let mut options = Options::read(request.header.nr_options, body_bytes)?;
+        let result = self.serve(&request, &mut options);
+        options.answer()?;
+        result
+    }
+
+    fn serve(&self, request: &Request, options: &mut Options) -> Result<Answer, Errno> {
+        let (name, body) = (&request.name, request.header.nr_body);
+        if request.header.nr_reqtype == reqtype::REGISTER {
+            let mut fields = Register::read(body)?;
+            self.register(name, &mut fields, options)?;
+            return fields.write(body).map(|()| Answer::Bound);
+        }
+        options.check(&[])?;
+        match request.header.nr_reqtype {
+            reqtype::PORT_INFO_GET => {
+                let mut fields = PortInfo::read(body)?;
+                info::port(name, &mut fields)?;
+                fields.write(body)?;
+            }
+            reqtype::POOLS_INFO_GET => {
+                let mut fields = PoolsInfo::read(body)?;
+                info::pools(name, &mut fields)?;
+                fields.write(body)?;
+            }
+            _ => return Err(Errno::OPNOTSUPP),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn register(&self, name: &str, fields: &mut Register, options: &mut Options) -> Result<(), Errno> {
+        let mut binding = self.lock();
+        if binding.is_some() {
+            return Err(Errno::BUSY);
+        }
+        *binding = Some(register::register(name, fields, options)?);
+        Ok(())
+    }
+
+    fn legacy_register(&self, address: u64) -> Result<Answer, Errno> {
+        let mut request = LegacyRequest::read(address)?;
+        if request.fields.nr_cmd != abi::legacy::CMD_NONE {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let mut fields = request.register();
+        self.register(&request.name, &mut fields, &mut Options::none())?;
+        request.answer_register(&fields).map(|()| Answer::Bound)
+    }
+
+    fn legacy_info(&self, address: u64) -> Result<Answer, Errno> {
+        let mut request = LegacyRequest::read(address)?;
+        let mut fields = PortInfo::default();
+        info::port(&request.name, &mut fields)?;
+        request.answer_info(&fields).map(|()| Answer::Done)
+    }
+
+    /// Does the I/O that a poll for `events` does; returns what came. POLLERR if the device is not bound.
+    pub fn poll(&self, events: PollFlags) -> PollFlags {
+        self.lock().as_mut().map_or(PollFlags::ERR, |binding| binding.poll(events))
+    }
+
+    /// Before a sleep: asks for a ring of the bell with this number. False if the rings must be looked at from time to
+    /// time instead, because too many wait for one of them.
+    pub fn arm(&self, events: PollFlags, bell: u32) -> bool {
+        self.lock().as_ref().is_none_or(|binding| binding.arm(events, bell))
+    }
+
+    pub fn disarm(&self, events: PollFlags, bell: u32) {
+        if let Some(binding) = &*self.lock() {
+            binding.disarm(events, bell);
+        }
+    }
+
+    /// What else ends a wait.
+    pub fn wakers(&self) -> Wakers {
+        self.lock().as_ref().map_or_else(Wakers::default, |binding| binding.port.wakers())
+    }
+}
+
+/// Bytes of a request's body; None for a request that does not exist.
+fn body_bytes(kind: u16) -> Option<usize> {
+    Some(match kind {
+        reqtype::REGISTER => Register::BYTES,
+        reqtype::PORT_INFO_GET => PortInfo::BYTES,
+        reqtype::VALE_ATTACH => Register::BYTES + 8,
+        reqtype::VALE_DETACH | reqtype::VALE_LIST => 8,
+        reqtype::PORT_HDR_SET | reqtype::PORT_HDR_GET => 8,
+        reqtype::VALE_NEWIF => 16,
+        reqtype::VALE_POLLING_ENABLE | reqtype::VALE_POLLING_DISABLE => 16,
+        reqtype::POOLS_INFO_GET => PoolsInfo::BYTES,
+        reqtype::SYNC_KLOOP_START => 8,
+        reqtype::VALE_DELIF | reqtype::SYNC_KLOOP_STOP | reqtype::CSB_ENABLE => 0,
+        _ => return None,
+    })
+}

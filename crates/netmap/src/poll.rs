@@ -1,0 +1,88 @@
+//! poll on a bound descriptor: it does the I/O, as netmap's does.
+//!
+//! A tx ring is synced if slots are waiting to be sent (unless NR_NO_TX_POLL) or if room is asked for and there is none;
+//! an rx ring if packets are asked for and there are none beyond cur, or slots are to be given back (without being asked
+//! for packets only with NR_DO_RX_POLL). A ring with impossible words starts over and the answer is POLLERR.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use ringway_mem::pool::Ring;
+use ringway_port::clock;
+use rustix::event::PollFlags;
+
+use crate::abi::flag;
+use crate::bound::Binding;
+
+const TX: PollFlags = PollFlags::OUT.union(PollFlags::WRNORM);
+const RX: PollFlags = PollFlags::IN.union(PollFlags::RDNORM);
+
+impl Binding {
+    /// Does the I/O that `events` ask for; returns those that came.
+    pub(crate) fn poll(&mut self, events: PollFlags) -> PollFlags {
+        let mut found = PollFlags::empty();
+        let now_ns = clock::monotonic_ns();
+        for i in self.tx.clone() {
+            let wanted = events.intersects(TX) && !found.intersects(TX);
+            found |= self.poll_tx(i, wanted, events & TX, now_ns);
+        }
+        let wanted = events.intersects(RX);
+        if wanted || self.note.has(flag::DO_RX_POLL) {
+            for i in self.rx.clone() {
+                found |= self.poll_rx(i, wanted, events & RX, now_ns);
+            }
+        }
+        found
+    }
+
+    fn poll_tx(&mut self, i: usize, wanted: bool, events: PollFlags, now_ns: u64) -> PollFlags {
+        let Some(ring) = self.port.tx_ring(i) else { return PollFlags::empty() };
+        let pushes = !self.note.has(flag::NO_TX_POLL) && has_unsynced(ring);
+        if !pushes && !wanted {
+            return PollFlags::empty();
+        }
+        if !pushes && has_shown(ring) {
+            return events;
+        }
+        match self.port.sync_tx_at(i, now_ns) {
+            Err(_) => PollFlags::ERR,
+            Ok(_) if wanted && self.port.tx_ring(i).is_some_and(has_shown) => events,
+            Ok(_) => PollFlags::empty(),
+        }
+    }
+
+    fn poll_rx(&mut self, i: usize, wanted: bool, events: PollFlags, now_ns: u64) -> PollFlags {
+        let Some(ring) = self.port.rx_ring(i) else { return PollFlags::empty() };
+        if (has_unsynced(ring) || (wanted && !has_shown(ring))) && self.port.sync_rx_at(i, now_ns).is_err() {
+            return PollFlags::ERR;
+        }
+        let shown = self.port.rx_ring(i).is_some_and(has_shown);
+        if wanted && shown { events } else { PollFlags::empty() }
+    }
+
+    /// Asks those who move the rings that `events` wait for to ring the bell of this number.
+    ///
+    /// False if so many wait for a ring already that it must be looked at from time to time instead.
+    pub(crate) fn arm(&self, events: PollFlags, bell: u32) -> bool {
+        self.awaited(events).map(|ring| ring.kring().waiters.arm_caller(bell)).fold(true, |all, armed| all & armed)
+    }
+
+    pub(crate) fn disarm(&self, events: PollFlags, bell: u32) {
+        self.awaited(events).for_each(|ring| ring.kring().waiters.disarm_caller(bell));
+    }
+
+    fn awaited(&self, events: PollFlags) -> impl Iterator<Item = &Ring> {
+        let tx = self.tx_rings().filter(move |_| events.intersects(TX));
+        tx.chain(self.rx_rings().filter(move |_| events.intersects(RX))).map(|(_, ring)| ring)
+    }
+}
+
+/// Whether the user moved his head since the last sync.
+fn has_unsynced(ring: &Ring) -> bool {
+    ring.header().head.load(Relaxed) != ring.kring().own.rhead.load(Relaxed)
+        || ring.kind().sends() && ring.kring().own.rhead.load(Relaxed) != ring.kring().hwcur.get(ring.num_slots())
+}
+
+/// Whether there is something beyond the user's cur, as far as the last sync showed.
+fn has_shown(ring: &Ring) -> bool {
+    ring.header().cur.load(Relaxed) != ring.kring().own.rtail.load(Relaxed)
+}

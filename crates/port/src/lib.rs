@@ -14,6 +14,7 @@
 //!   switch uses to deliver into other ports' rings.
 //! - [`observe`] any port's packets as text or as a file ([`pcap`]), or put it behind a bad line ([`impair`]).
 //! - [`registry`]: how ports of one name find each other's memory.
+//! - `hostile` (tests and fuzzing): a peer that scribbles over all shared words.
 //!
 //! ```
 //! use ringway_port::{Ready, open};
@@ -34,6 +35,8 @@ mod batch;
 mod check;
 pub mod clock;
 mod error;
+#[cfg(any(test, feature = "hostile"))]
+pub mod hostile;
 pub mod impair;
 mod info;
 mod kring;

@@ -16,6 +16,8 @@ use crate::error::PortError;
 use crate::kring::{RxKring, TxKring};
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 /// One end; the other end's rings by the numbers of ours.

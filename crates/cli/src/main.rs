@@ -8,6 +8,7 @@
 //! | `sockets` | kernel sockets and monitor state merged into one list; ss's filter |
 //! | `capture` | packets made from ring bytes, written as pcapng |
 //! | `live` | rates from two looks, and the live view |
+//! | `packets` | what the packet tools share: generated frames, rates, pace, order |
 //! | `monitor` | where the monitor listens, and questions to it |
 //! | `bench` | measurements, side by side with the kernel |
 //! | `output` | tables, units, colour; quiet on a broken pipe |
@@ -21,6 +22,7 @@ mod launch;
 mod live;
 mod monitor;
 mod output;
+mod packets;
 mod sockets;
 
 use std::process::ExitCode;

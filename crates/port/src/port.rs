@@ -253,6 +253,14 @@ impl Port {
         tx.chain(self.rx.iter().filter(move |_| interest.rx).map(|receiving| &receiving.user))
     }
 
+    /// Slots of a tx ring that were handed over and that the port has not taken yet (netmap's `nm_tx_pending`).
+    pub fn unsent(&self, ring: usize) -> Result<u32, PortError> {
+        let rings = self.tx.len() as u32;
+        let user = &self.tx.get(ring).ok_or(PortError::NoRing { ring: ring as u32, rings })?.user;
+        let head = user.header().head.load(Relaxed).min(user.num_slots() - 1);
+        Ok(user.distance(user.kring().hwcur.get(user.num_slots()), head))
+    }
+
     pub fn tx_counters(&self, ring: usize) -> Counters {
         self.tx.get(ring).map_or_else(Counters::default, |sending| counters(&sending.user))
     }

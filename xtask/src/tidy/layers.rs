@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stack", &["tcp", "wire", "switch", "port", "channel", "mem"]),
     ("capi", &["stack", "port", "mem"]),
     ("daemon", &["stack", "switch", "sched", "port", "channel", "mem"]),
-    ("cli", &["daemon", "stack", "switch", "sched", "port", "channel", "mem"]),
+    ("cli", &["daemon", "stack", "switch", "sched", "port", "wire", "channel", "mem"]),
     ("sim", &["stack", "tcp", "wire", "switch", "sched", "port", "mem"]),
 ];
 

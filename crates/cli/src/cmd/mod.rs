@@ -1,14 +1,19 @@
 //! The sub-commands, one file each.
 
 mod bench;
+mod bridge;
 mod completions;
 mod config;
 mod daemon;
 mod doctor;
 mod env;
+mod r#gen;
+mod lb;
 mod man;
 mod pcap;
+mod ping;
 mod run;
+mod sink;
 mod ss;
 mod status;
 mod top;
@@ -48,6 +53,11 @@ enum Command {
     Status(status::Arguments),
     Doctor(doctor::Arguments),
     Pcap(pcap::Arguments),
+    Gen(r#gen::Arguments),
+    Sink(sink::Arguments),
+    Ping(ping::Arguments),
+    Bridge(bridge::Arguments),
+    Lb(lb::Arguments),
     Bench(bench::Arguments),
     #[command(hide = true)]
     BenchWorker(bench::WorkerArguments),
@@ -66,6 +76,11 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(arguments) => status::main(arguments),
         Command::Doctor(arguments) => doctor::main(arguments),
         Command::Pcap(arguments) => pcap::main(arguments),
+        Command::Gen(arguments) => r#gen::main(arguments),
+        Command::Sink(arguments) => sink::main(arguments),
+        Command::Ping(arguments) => ping::main(arguments),
+        Command::Bridge(arguments) => bridge::main(arguments),
+        Command::Lb(arguments) => lb::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),
         Command::BenchWorker(arguments) => bench::worker(arguments),
         Command::Daemon(arguments) => daemon::main(arguments),

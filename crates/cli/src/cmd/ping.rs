@@ -77,7 +77,7 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
         poll: arguments.poll,
     };
     let outcome = ping.run(&mut port, &arguments, &mut stop);
-    let heard = ping.times.len() > 0;
+    let heard = !ping.times.is_empty();
     ping.report(arguments.common.json)?;
     outcome?;
     Ok(if heard { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NEGATIVE) })
@@ -97,7 +97,6 @@ impl Ping {
             let number = self.sent;
             let mut batch = port.tx(0)?;
             let Some(slots) = batch.put(0, self.template.number(Tag { number, sent_ns: monotonic_ns() })) else {
-                drop(batch);
                 port.wait(Ready::TX, Some(NAP))?;
                 continue;
             };

@@ -41,11 +41,11 @@ pub fn open_name(name: &PortName) -> Result<Port, PortError> {
         Scheme::Vale { .. } => Err(PortError::refused(name.to_string(), "open switch ports through the switch")),
         Scheme::Pcap if name.flags.tx_only => {
             let sink = Sink::create(&name.port)?;
-            open_private(&name, ring_counts(name.options.conf), Transport::None, Box::new(sink))
+            open_private(name, ring_counts(name.options.conf), Transport::None, Box::new(sink))
         }
         Scheme::Pcap => {
             let source = Source::open(&name.port)?;
-            open_private(&name, ring_counts(name.options.conf), Transport::None, Box::new(source))
+            open_private(name, ring_counts(name.options.conf), Transport::None, Box::new(source))
         }
         Scheme::Xdp { .. } | Scheme::Tap => {
             Err(PortError::refused(name.to_string(), "this kind of port is not served here"))

@@ -212,16 +212,10 @@ settings! {
 
     /// Duplicate acknowledgements that mean a loss.
     tcp_reordering: u32 = 3, (1, 127);
-    /// The most that this grows to when a path reorders.
-    tcp_max_reordering: u32 = 300, (1, 65535);
-    /// Loss detection by time (RFC 8985), bits: 1 RACK, 2 static reordering window, 4 no duplicate-ACK threshold.
-    tcp_recovery: u32 = 1, (0, 7);
     /// Tail loss probes (RFC 8985 7): 0 no, 3 yes.
     tcp_early_retrans: u32 = 3, (0, 4);
     /// Detect spurious time-outs (RFC 5682): 0 no, 1 and 2 yes.
     tcp_frto: u32 = 2, (0, 2);
-    /// Do not double the time-out of thin streams.
-    tcp_thin_linear_timeouts: bool = false, ();
     /// Slow start again after an idle time-out (RFC 5681 4.1).
     tcp_slow_start_after_idle: bool = true, ();
     /// The least retransmission time-out.
@@ -245,10 +239,6 @@ settings! {
     tcp_challenge_ack_limit: u32 = 2_147_483_647, (0, u32::MAX);
     /// The urgent pointer names the last urgent byte (RFC 1122) instead of the one behind it.
     tcp_stdurg: bool = false, ();
-    /// Nanoseconds that an acknowledgement with SACK may wait for more.
-    tcp_comp_sack_delay_ns: u32 = 1_000_000, (0, 1_000_000_000);
-    /// How many acknowledgements that saves at most; 0 sends each.
-    tcp_comp_sack_nr: u32 = 44, (0, 255);
 
     /// Probe for the path's MTU (RFC 4821): 0 no, 1 after a black hole, 2 always.
     tcp_mtu_probing: u32 = 0, (0, 2);
@@ -258,10 +248,6 @@ settings! {
     tcp_min_snd_mss: u32 = 48, (48, 65535);
     /// The least MTU that probing goes down to.
     tcp_mtu_probe_floor: u32 = 48, (48, 65535);
-    /// Pacing rate in slow start, percent of window per round trip.
-    tcp_pacing_ss_ratio: u32 = 200, (0, 1000);
-    /// Pacing rate in congestion avoidance, percent.
-    tcp_pacing_ca_ratio: u32 = 120, (0, 1000);
 
     /// Local ports that connect chooses from: the first.
     ip_local_port_first: u32 = 32768, (1, 65535);

@@ -45,14 +45,10 @@ pub struct SocketOptions {
     pub fast_open_connect: bool,
     /// `SO_OOBINLINE`: urgent data stay in the stream.
     pub urgent_inline: bool,
-    /// `SO_REUSEADDR`.
-    pub reuse_address: bool,
     /// `IP_TOS` or `IPV6_TCLASS`; the ECN bits are not the application's.
     pub traffic_class: u8,
     /// `IP_TTL` or `IPV6_UNICAST_HOPS`.
     pub ttl: Option<u8>,
-    /// `TCP_THIN_LINEAR_TIMEOUTS`.
-    pub thin_linear_timeouts: bool,
     /// `SO_MAX_PACING_RATE`, bytes a second; 0 means none.
     pub pacing_rate_max: u64,
 }
@@ -65,8 +61,6 @@ bitflags::bitflags! {
         const MORE = 1;
         /// `MSG_OOB`: the last byte is urgent.
         const URGENT = 2;
-        /// `MSG_EOR`: later data do not share a segment with these.
-        const END_OF_RECORD = 4;
     }
 }
 

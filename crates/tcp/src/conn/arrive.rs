@@ -21,6 +21,7 @@ impl Conn<'_> {
         match self.state() {
             State::SynSent => self.arrive_in_syn_sent(segment),
             State::Closed | State::TimeWait | State::Listen => {}
+            _ if self.take_predicted(segment) => {}
             _ => self.arrive_synchronized(segment),
         }
     }
@@ -50,7 +51,7 @@ impl Conn<'_> {
         if segment.seq_len() > 0 {
             self.receive(segment);
         }
-        self.owe(Owed::DATA);
+        self.owe_data();
         self.check_answer();
     }
 

@@ -9,6 +9,7 @@ use crate::buffer::Ring;
 use crate::ecn::Ecn;
 use crate::error::Error;
 use crate::options::SocketOptions;
+use crate::pacing::Pacer;
 use crate::recovery::Recovery;
 use crate::time::Instant;
 
@@ -27,6 +28,7 @@ pub(crate) struct Cold {
 
     pub(crate) recovery: Recovery,
     pub(crate) ecn: Ecn,
+    pub(crate) pacer: Pacer,
 
     pub(crate) fast_open: FastOpening,
     pub(crate) iss: SeqNumber,
@@ -73,5 +75,26 @@ impl Cold {
     /// Sequence number's offset in `tx`.
     pub(crate) fn tx_offset(&self, seq: SeqNumber) -> usize {
         seq.offset_from(self.tx_base) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conn::Hot;
+
+    /// Both blocks, the flow table's slot and the timer's node; half of it is the state of loss recovery.
+    #[test]
+    fn an_idle_connection_is_small() {
+        let sizes = [
+            size_of::<Hot>(),
+            size_of::<Cold>(),
+            size_of::<Recovery>(),
+            size_of::<SocketOptions>(),
+            size_of::<Assembler>(),
+            size_of::<Tally>(),
+        ];
+        let (slot, node) = (8 * 4 / 3 * 2, 24);
+        assert!(size_of::<Hot>() + size_of::<Cold>() + slot + node <= 1600, "{sizes:?}");
     }
 }

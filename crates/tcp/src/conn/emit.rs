@@ -55,6 +55,9 @@ impl Conn<'_> {
         }
         if len > 0 {
             self.on_data_sent();
+            let rate = self.cold.options.pacing_rate_max;
+            self.cold.pacer.set_max((rate > 0).then_some(rate));
+            self.cold.pacer.on_sent(self.shared.now, u64::from(len), 1, None);
         }
         self.on_sent(space);
         true

@@ -5,6 +5,7 @@
 //! - `open`: handshakes that we begin, and simultaneous ones.
 //! - `fast_open`: data in SYNs (RFC 7413).
 //! - `arrive`: a segment arrives (RFC 9293 3.10.7.4): its checks, in their order.
+//! - `predicted`: the short way for the segment that was expected.
 //! - `ack`: what an acknowledgement says of what we sent.
 //! - `receive`: payload and FIN.
 //! - `early`: payload that came before its turn.
@@ -31,6 +32,7 @@ mod marks;
 mod open;
 mod output;
 mod path;
+mod predicted;
 mod receive;
 mod recovery;
 pub(crate) mod state;
@@ -66,6 +68,13 @@ impl Conn<'_> {
     /// Puts the connection into `state` and tells the application what that changes.
     fn set_state(&mut self, state: State) {
         self.hot.state = state;
+    }
+
+    /// New data may be sendable, if there are any.
+    fn owe_data(&mut self) {
+        if self.has_unsent() {
+            self.owe(Owed::DATA);
+        }
     }
 
     /// Something is to be sent; [`Conn::poll_transmit`] will find out what.

@@ -93,6 +93,9 @@ impl Conn<'_> {
             return true;
         }
         while let Some((len, fin)) = self.next_new() {
+            if !self.pacing_allows() {
+                break;
+            }
             if !self.emit_new(batch, len, fin) {
                 return false;
             }
@@ -119,6 +122,15 @@ impl Conn<'_> {
         ((len > 0 && end <= window_end) || fin).then_some((len, fin))
     }
 
+    /// Whether the rate that the application asked for lets a segment go now; if not, a timer waits.
+    fn pacing_allows(&mut self) -> bool {
+        if self.cold.options.pacing_rate_max == 0 || self.cold.pacer.is_due(self.shared.now) {
+            return true;
+        }
+        self.cold.timers.set(Timer::Pace, self.cold.pacer.next());
+        false
+    }
+
     // RFC 9293 3.7.4 (SHLD-7, MUST-17), in Minshall's form as Linux has it: a small segment waits while one is
     // unacknowledged.
     fn nagle_holds(&self, len: u32) -> bool {
@@ -132,7 +144,11 @@ impl Conn<'_> {
 
     /// Nothing is in flight, and what waits may not go: a timer must look after it.
     fn arm_window_probe(&mut self) {
-        if self.has_unsent() && self.hot.flight() == 0 && self.cold.timers.at(Timer::Retransmit).is_none() {
+        if self.has_unsent()
+            && self.hot.flight() == 0
+            && self.cold.timers.at(Timer::Retransmit).is_none()
+            && self.cold.timers.at(Timer::Pace).is_none()
+        {
             self.cold.timers.waiting = Waiting::Window;
             self.cold.timers.set(Timer::Retransmit, self.shared.now + self.probe_interval_us());
         }

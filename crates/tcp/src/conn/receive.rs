@@ -100,7 +100,7 @@ impl Conn<'_> {
     }
 
     /// Puts `bytes` behind `rcv_nxt`; `false` if there is no memory for them, and they are dropped.
-    fn place(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn place(&mut self, bytes: &[u8]) -> bool {
         let at = self.cold.rx.len();
         if !self.cold.rx.reserve(at + bytes.len(), &mut self.shared.pool) {
             self.shared.count(Counter::NoMemory);

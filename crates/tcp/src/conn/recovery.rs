@@ -142,7 +142,7 @@ impl Conn<'_> {
         if news.lost > 0 || self.cold.recovery.board.waiting_out() > 0 {
             self.owe(Owed::RESEND);
         }
-        self.owe(Owed::DATA);
+        self.owe_data();
         self.sync_alarm();
     }
 
@@ -151,8 +151,12 @@ impl Conn<'_> {
         let recovery = &self.cold.recovery;
         if state < RecoveryState::Cwr && recovery.state() >= RecoveryState::Cwr {
             self.cold.ecn.owe_cwr();
+            if recovery.state() == RecoveryState::Recovery {
+                self.shared.count(Counter::FastRecoveries);
+            }
         } else if recovery.totals().undone != undone {
             self.cold.ecn.withdraw_cwr();
+            self.shared.count(Counter::SpuriousRecoveries);
         }
     }
 

@@ -35,6 +35,10 @@ pub(super) struct HalfOpen {
     cookie_clock: Option<u32>,
     sent_at: Instant,
     pub(super) retransmissions: u32,
+    /// Microseconds for which an acknowledgement without data is not enough (`TCP_DEFER_ACCEPT`).
+    defer_us: u64,
+    /// Such a one has come.
+    pub(super) is_deferred: bool,
     last_ack: Option<Instant>,
 }
 
@@ -88,6 +92,8 @@ impl HalfOpen {
             cookie_clock: None,
             sent_at: shared.now,
             retransmissions: 0,
+            defer_us: u64::from(options.defer_accept_s) * 1_000_000,
+            is_deferred: false,
             last_ack: None,
         }
     }
@@ -187,7 +193,16 @@ impl HalfOpen {
         if segment.ack != self.iss + 1 {
             return Disposition::Refuse;
         }
+        if segment.seq_len() == 0 && !self.is_deferral_over(shared.now) {
+            self.is_deferred = true;
+            return Disposition::Drop;
+        }
         Disposition::Establish
+    }
+
+    /// Whether the listener has waited long enough for data.
+    pub(super) fn is_deferral_over(&self, now: Instant) -> bool {
+        now.since_us(self.sent_at) >= self.defer_us
     }
 
     fn seldom(&mut self, shared: &Shared, disposition: Disposition) -> Disposition {

@@ -187,14 +187,12 @@ impl Engine {
             hot.flags |= Flags::IN_TX_LIST;
             self.shared.tx_list.push_back(index);
         }
-        match self.cold[index].timers.earliest() {
-            Some(at) => {
-                let tick = at.us().div_ceil(1000);
-                if self.wheel.armed(index).is_none_or(|armed| tick < armed) {
-                    self.wheel.arm(index, tick);
-                }
+        // A deadline that moved back or was dropped stays in the wheel: when it goes off, the next one is armed.
+        if let Some(at) = self.cold[index].timers.earliest() {
+            let tick = at.us().div_ceil(1000);
+            if self.wheel.armed(index).is_none_or(|armed| tick < armed) {
+                self.wheel.arm(index, tick);
             }
-            None => self.wheel.disarm(index),
         }
         let hot = &self.hot[index];
         let held = Flags::OPEN | Flags::IN_TX_LIST;

@@ -149,6 +149,11 @@ impl Engine {
     /// RFC 9293 3.8.1: the SYN-ACK was not answered in time.
     pub(super) fn on_half_open_timer(&mut self, slot: u32) {
         let record = &mut self.half_open[slot];
+        if record.is_deferred && !record.is_deferral_over(self.shared.now) {
+            // The peer has answered; only its data are missing.
+            record.retransmissions += 1;
+            return self.arm_half_open(slot);
+        }
         if record.retransmissions >= self.shared.config.tcp_synack_retries {
             return self.end_half_open(slot);
         }

@@ -305,3 +305,31 @@ fn an_mss_is_taken_from_the_syn_or_assumed() {
         script.expect(&format!(". 1:{}({segment}) ack 1", segment + 1));
     }
 }
+
+#[test]
+fn a_listener_may_wait_for_data() {
+    let options = SocketOptions { defer_accept_s: 3, ..SocketOptions::default() };
+    let mut script = Script::listening(plain(), &options);
+    script.inject("S 0:0(0) win 1000 <mss 1460>");
+    script.expect("S. 0:0(0) ack 1");
+    script.inject(". 1:1(0) ack 1 win 1000");
+    assert_eq!(script.engine.counts(), (0, 1, 0));
+    script.sleep_ms(1500);
+    script.expect_nothing();
+    script.inject("P. 1:11(10) ack 1 win 1000");
+    script.accept();
+    assert_eq!(script.recv(100), Ok(10));
+}
+
+#[test]
+fn it_waits_so_long_and_no_longer() {
+    let options = SocketOptions { defer_accept_s: 3, ..SocketOptions::default() };
+    let mut script = Script::listening(plain(), &options);
+    script.inject("S 0:0(0) win 1000 <mss 1460>");
+    script.expect("S. 0:0(0) ack 1");
+    script.inject(". 1:1(0) ack 1 win 1000");
+    script.sleep_ms(8000);
+    script.expect("S. 0:0(0) ack 1");
+    script.inject(". 1:1(0) ack 1 win 1000");
+    assert_eq!(script.engine.counts(), (1, 0, 0));
+}

@@ -1,6 +1,6 @@
 //! Two engines talk to each other: the whole of a connection's life over a link.
 
-use crate::link::{Pair, pattern};
+use crate::link::{Pair, endpoint, pattern};
 use ringway_tcp::{Config, Error, ReceiveFlags, SendFlags, Shutdown, State};
 
 #[test]
@@ -66,7 +66,7 @@ fn a_reset_reaches_the_other_side() {
 #[test]
 fn nobody_listens() {
     let mut pair = Pair::new(Config::default());
-    let (here, there) = (crate::link::endpoint("10.0.0.1:0"), crate::link::endpoint("10.0.0.2:80"));
+    let (here, there) = (endpoint("10.0.0.1:0"), endpoint("10.0.0.2:80"));
     let client = pair.ends[0].connect(pair.now, here, there, &Default::default()).unwrap();
     pair.run_for(100_000);
     assert_eq!(pair.ends[0].take_error(client), Ok(Some(Error::ConnectionRefused)));
@@ -127,4 +127,54 @@ fn a_slow_reader_stalls_nobody_for_ever() {
         assert!(taken > 0 && out[..taken] == bytes[got..got + taken]);
         got += taken;
     }
+}
+
+#[test]
+fn ipv6_carries_it_as_well() {
+    let mut pair = Pair::new(Config::default());
+    let (here, there) = (endpoint("[2001:db8::1]:0"), endpoint("[2001:db8::2]:80"));
+    let listener = pair.ends[1].listen(endpoint("[::]:80"), 10, &Default::default()).unwrap();
+    let client = pair.ends[0].connect(pair.now, here, there, &Default::default()).unwrap();
+    pair.run_for(20_000);
+    let server = pair.ends[1].accept(listener).unwrap();
+    assert_eq!(pair.ends[1].endpoints(server).unwrap().0, there);
+    pair.transfer(0, client, server, &pattern(100_000), 10_000_000);
+    let info = pair.ends[0].tcp_info(pair.now, client).unwrap();
+    assert_eq!((info.snd_mss, info.advmss), (1428, 1440));
+}
+
+/// Many connections at once: each echoes, then all end, and nothing is left.
+#[test]
+fn thousands_live_and_leave_nothing_behind() {
+    const CONNECTIONS: usize = 3000;
+    let mut pair = Pair::new(Config::default());
+    let listener = pair.ends[1].listen(endpoint("0.0.0.0:80"), 4096, &Default::default()).unwrap();
+    let clients: Vec<_> = (0..CONNECTIONS)
+        .map(|n| {
+            let here = endpoint(&format!("10.0.{}.1:0", n % 7));
+            pair.ends[0].connect(pair.now, here, endpoint("10.0.0.2:80"), &Default::default()).unwrap()
+        })
+        .collect();
+    pair.run_for(20_000);
+    let servers: Vec<_> = (0..CONNECTIONS).map(|_| pair.ends[1].accept(listener).unwrap()).collect();
+    for (n, &client) in clients.iter().enumerate() {
+        pair.send(0, client, &n.to_be_bytes());
+    }
+    pair.run_for(20_000);
+    for &server in &servers {
+        let bytes = pair.recv(1, server);
+        assert_eq!(bytes.len(), 8);
+        pair.send(1, server, &bytes);
+        pair.ends[1].close(pair.now, server).unwrap();
+    }
+    pair.run_for(100_000);
+    for (n, &client) in clients.iter().enumerate() {
+        assert_eq!(pair.recv(0, client), n.to_be_bytes());
+        pair.ends[0].close(pair.now, client).unwrap();
+    }
+    pair.run_for(100_000);
+    assert_eq!((pair.ends[0].counts(), pair.ends[1].counts()), ((0, 0, 0), (0, 0, CONNECTIONS)));
+    assert_eq!([pair.ends[0].buffer_bytes(), pair.ends[1].buffer_bytes()], [0, 0]);
+    pair.run_for(61_000_000);
+    assert_eq!(pair.ends[1].counts(), (0, 0, 0));
 }

@@ -1,7 +1,7 @@
 //! Tests of the whole engine, by its public calls.
 //!
 //! - `link`: two engines joined by a link that delays, loses and reorders. `life`: what they do.
-//! - `script`: one engine and a scripted peer. `handshake`, `states`, `receiving`, `sending`, `attacks`: scripts. `fast_open`: over the link.
+//! - `script`: one engine and a scripted peer. `handshake`, `states`, `receiving`, `sending`, `attacks`: scripts. `fast_open`, `two_ways`: over the link.
 
 mod attacks;
 mod fast_open;
@@ -12,3 +12,4 @@ mod receiving;
 mod script;
 mod sending;
 mod states;
+mod two_ways;

@@ -407,3 +407,20 @@ fn a_connection_that_was_opened_sends_at_once() {
     script.send(100);
     script.expect("P. 1:101(100) ack 1");
 }
+
+#[test]
+fn a_rate_is_kept_if_asked_for() {
+    let mut script = Script::accepted_plainly(plain());
+    script.configure(|options| options.pacing_rate_max = 100_000);
+    script.send(60_000);
+    let mut sent = script.drain();
+    let begin = script.now;
+    assert!(sent <= 11, "the first ten leave at once: {sent}");
+    while sent < 60 {
+        script.inject(&format!(". 1:1(0) ack {} win 65535", 1 + 1000 * sent));
+        script.sleep_ms(5);
+        sent += script.drain();
+    }
+    let took_ms = script.now.since_us(begin) / 1000;
+    assert!((450..600).contains(&took_ms), "{took_ms} ms for 50 segments of 10 ms");
+}

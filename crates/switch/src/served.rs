@@ -170,4 +170,22 @@ mod tests {
         let kring = b.ring(Kind::Rx);
         assert_eq!((kring.kring().hwtail.get(SLOTS), a.ring(Kind::Tx).kring().own.dropped.load(Relaxed)), (0, 1));
     }
+
+    /// Whatever a user writes into the words of its rings, its port can be taken away.
+    #[test]
+    fn a_user_that_spoils_its_ring_can_be_detached() {
+        let switch = Switch::new(Fabric::create().unwrap(), Arc::new(Hub));
+        let (a, b) = (User::new(), User::new());
+        let mut serve_a = Served::new(&switch, &a.pool, a.registration.port()).unwrap();
+        let serve_b = Served::new(&switch, &b.pool, b.registration.port()).unwrap();
+        for spoilt in [3, u32::MAX] {
+            b.ring(Kind::Rx).kring().hwtail.set_stamped(spoilt, spoilt);
+            b.ring(Kind::Rx).kring().hwcur.set(spoilt);
+            a.put(0, &[1; 60], 0);
+            let head = (serve_a.tx[0].0.ring().kring().hwcur.get(SLOTS) + 1) % SLOTS;
+            a.cells[0].0.publish(head, head);
+            serve_a.serve_tx(0, &a.cells[0].0, &a.cells[0].1, 0);
+        }
+        assert_eq!(switch.detach(serve_b.number()), Ok(()));
+    }
 }

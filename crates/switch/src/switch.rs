@@ -188,7 +188,7 @@ impl Switch {
     fn wait_until_quiet(&self, number: u8, receivers: &[Receiver]) -> Result<(), SwitchError> {
         let deadline = Instant::now() + Duration::from_millis(QUIET_MS);
         for receiver in receivers {
-            while !receiver.leases().is_quiet(receiver.ends()) {
+            while !receiver.leases().is_quiet() {
                 if Instant::now() > deadline {
                     return Err(SwitchError::Busy(number.into()));
                 }

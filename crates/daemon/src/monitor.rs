@@ -113,10 +113,11 @@ impl Monitor {
         let now = Instant::now();
         let budget = Budget::new(&policy, budget::raise_open_files(&policy)?);
         budget.report(&policy);
-        // First, while there is little that its threads have to close.
+        // Before any thread starts: each inherits the mask, and one that has the signals unblocked would be killed by them.
+        let signals = sys::signal_descriptor().map_err(os("watching signals"))?;
+        // Early, while there is little that its threads have to close.
         let vault = Vault::open(budget.connections_max, budget.descriptors).map_err(os("opening the vault"))?;
         let poller = Poller::new().map_err(os("making an epoll set"))?;
-        let signals = sys::signal_descriptor().map_err(os("watching signals"))?;
         for (fd, source) in
             [(&signals, Source::Signals), (&listeners.libraries, Source::Libraries), (&listeners.tools, Source::Tools)]
         {

@@ -2,9 +2,11 @@
 
 use std::process::Stdio;
 
+use ringway_daemon::control::Control;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{Monitor, ringway, run, stderr, stdout};
+use crate::harness::{Monitor, ringway, run, stderr, stdout, wait_until};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
@@ -118,6 +120,27 @@ fn the_daemon_names_what_stops_it() {
     let background = background.output().unwrap();
     assert_eq!(background.status.code(), Some(2));
     assert!(stderr(&background).contains("nonsense"));
+}
+
+/// The monitor's own tests block its signals for it; here it is a process as a service manager starts it.
+#[test]
+fn the_daemon_reads_its_policy_again_at_a_hangup_and_tidies_up_at_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, policy) = (folder.path().join("d"), folder.path().join("policy.toml"));
+    std::fs::write(&policy, "").unwrap();
+    let mut daemon =
+        ringway().arg("daemon").arg("--socket-dir").arg(&dir).arg("--config").arg(&policy).spawn().unwrap();
+    wait_until("the monitor's answer", || ringway_daemon::paths::answers(&dir));
+    let pid = Pid::from_child(&daemon);
+    let cap_bytes = || Control::connect(&dir).unwrap().status().unwrap().memory_per_uid_bytes;
+    for bytes in [1_048_577, 1_048_578] {
+        std::fs::write(&policy, format!("memory_per_uid_bytes = {bytes}")).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+        wait_until("the new policy", || cap_bytes() == bytes);
+    }
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    assert!(!dir.join("monitor.sock").exists() && !dir.join("control.sock").exists());
 }
 
 #[test]

@@ -206,11 +206,11 @@ mod tests {
         (0..n).for_each(|i| assert_eq!(batch.put(i, &i.to_be_bytes().repeat(25)), Some(1)));
         batch.send(n);
         let mut came = vec![];
-        for now_ns in times_ns {
-            a.sync_tx_at(0, *now_ns).unwrap();
-            b.sync_rx_at(0, *now_ns).unwrap();
+        for at_ns in times_ns {
+            a.sync_tx_at(0, *at_ns).unwrap();
+            b.sync_rx_at(0, *at_ns).unwrap();
             let batch = b.rx(0).unwrap();
-            came.extend((0..batch.len()).map(|i| (*now_ns, batch.bytes(i).to_vec())));
+            came.extend((0..batch.len()).map(|i| (*at_ns, batch.bytes(i).to_vec())));
             let n = batch.len();
             batch.release(n);
         }

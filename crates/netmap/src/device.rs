@@ -40,6 +40,11 @@ impl Device {
         self.binding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(test)]
+    pub(crate) fn with_binding<T>(&self, look: impl FnOnce(&mut Binding) -> T) -> T {
+        look(self.lock().as_mut().expect("the test has bound the device"))
+    }
+
     /// The descriptor of what the device is bound to; it stays as long as the device.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.lock().as_ref().map(|binding| binding.port.fd().as_raw_fd())

@@ -31,5 +31,8 @@ mod offsets;
 mod poll;
 mod register;
 mod request;
+#[cfg(test)]
+mod tests;
+mod vale;
 
 pub use device::{Answer, Device};

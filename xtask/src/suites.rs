@@ -80,6 +80,7 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Suite>> {
     suites.extend(programs(workspace)?);
     suites.push(faults());
     suites.push(swarm());
+    suites.push(two_ways());
     suites.extend(hostile());
     suites.extend(fuzz(workspace)?);
     Ok(suites)
@@ -135,6 +136,14 @@ fn swarm() -> Suite {
     let line = "test --release -p ringway-sim --test swarm";
     let mut suite = Suite::new("swarm-full", Run::CargoTest(words(line)), 900).only_full();
     suite.environment = vec![("RINGWAY_SWARM", "0..40000".to_owned())];
+    suite
+}
+
+/// TCP's short way against its full one, for many more exchanges than every day.
+fn two_ways() -> Suite {
+    let line = "test --release -p ringway-tcp --test engine two_ways";
+    let mut suite = Suite::new("two-ways-full", Run::CargoTest(words(line)), 900).only_full();
+    suite.environment = vec![("RINGWAY_TCP_CASES", "50000".to_owned())];
     suite
 }
 

@@ -5,6 +5,7 @@
 //! what was delivered since, over the longer of the time that sending and that acknowledging took.
 
 use crate::stamp::Stamp;
+use crate::time::Instant;
 
 /// What the estimator knew when a segment was sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,7 +23,7 @@ pub struct SendSnapshot {
 pub struct Delivery {
     pub snapshot: SendSnapshot,
     /// When it was sent last.
-    pub sent: Stamp,
+    pub sent: Instant,
     /// Offset after its last octet.
     pub end: u64,
     pub app_limited: bool,
@@ -90,12 +91,10 @@ impl RateEstimator {
 
     /// An ACK delivered a segment. To be called for each, before [`RateEstimator::on_ack_end`].
     pub fn on_delivery(&mut self, delivery: Delivery) {
-        let newer = self.gathering.is_none_or(|g| {
-            delivery.sent.is_after(g.newest.sent) || delivery.sent == g.newest.sent && delivery.end > g.newest.end
-        });
+        let newer = self.gathering.is_none_or(|g| (delivery.sent, delivery.end) > (g.newest.sent, g.newest.end));
         if newer {
-            self.first_sent = delivery.sent;
-            let send_us = delivery.sent.since_us(delivery.snapshot.first_sent);
+            self.first_sent = delivery.sent.into();
+            let send_us = self.first_sent.since_us(delivery.snapshot.first_sent);
             self.gathering = Some(Gathering { newest: delivery, send_us });
         }
     }
@@ -172,14 +171,13 @@ impl RateEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Instant;
 
     fn at(us: u64) -> Stamp {
         Stamp::from(Instant::from_us(us))
     }
 
     fn delivery(snapshot: SendSnapshot, sent: u64, end: u64) -> Delivery {
-        Delivery { snapshot, sent: at(sent), end, app_limited: false, retransmitted: false }
+        Delivery { snapshot, sent: Instant::from_us(sent), end, app_limited: false, retransmitted: false }
     }
 
     /// Ten segments sent over 9 ms through a path of 50 ms, acknowledged one by one at the same pace.

@@ -4,9 +4,8 @@ use crate::time::Instant;
 
 /// The low 32 bits of an [`Instant`]: microseconds that wrap after 71 minutes.
 ///
-/// Two stamps compare rightly while they are less than 35 minutes apart. A segment in flight is retransmitted at
-/// least every two minutes, or is behind one that is; what lies further apart than 35 minutes is given up or
-/// declared lost by the retransmission timer, which needs no stamps.
+/// Two stamps compare rightly while they are less than 35 minutes apart, and a segment behind one that is sent again
+/// and again may be in flight for longer. So they serve where a wrong answer only spoils a sample: delivery rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stamp(u32);
 

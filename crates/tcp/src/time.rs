@@ -34,6 +34,12 @@ impl Instant {
     pub const fn since_us(self, earlier: Instant) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// The same, at most [`u32::MAX`]: 71 minutes.
+    pub const fn since_us_u32(self, earlier: Instant) -> u32 {
+        let us = self.since_us(earlier);
+        if us > u32::MAX as u64 { u32::MAX } else { us as u32 }
+    }
 }
 
 /// Moves by microseconds; stays at [`Instant::FAR_FUTURE`] rather than wrap.

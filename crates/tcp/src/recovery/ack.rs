@@ -5,7 +5,6 @@ use super::{Recovery, State};
 use crate::rate::Delivery;
 use crate::rtt::RttEvidence;
 use crate::span::Span;
-use crate::stamp::Stamp;
 use crate::time::Instant;
 
 /// Most SACK blocks that a TCP header holds.
@@ -73,8 +72,8 @@ pub struct AckNews {
 /// When the first and the last of some segments were sent.
 #[derive(Clone, Copy, Debug)]
 struct FirstAndLast {
-    first: Stamp,
-    last: Stamp,
+    first: Instant,
+    last: Instant,
 }
 
 impl AckNews {
@@ -83,7 +82,7 @@ impl AckNews {
     }
 }
 
-fn extend(sent: &mut Option<FirstAndLast>, at: Stamp) {
+fn extend(sent: &mut Option<FirstAndLast>, at: Instant) {
     sent.get_or_insert(FirstAndLast { first: at, last: at }).last = at;
 }
 
@@ -141,7 +140,7 @@ impl Recovery {
         // The order of the blocks is that of their changes; read in the stream's order, it is not taken for reordering.
         sorted[..count].sort_unstable_by_key(|block| block.start);
         for block in &sorted[..count] {
-            self.read_block(*block, Stamp::from(ack.now), news);
+            self.read_block(*block, ack.now, news);
         }
         if let Some(low) = news.lowest_reordered.take()
             && (self.state != State::Loss || self.undo.is_open())
@@ -150,7 +149,7 @@ impl Recovery {
         }
     }
 
-    fn read_block(&mut self, block: Span, now: Stamp, news: &mut AckNews) {
+    fn read_block(&mut self, block: Span, now: Instant, news: &mut AckNews) {
         let mut number = self.board.first_from(block.start);
         let mut end = self.board.first_from(block.end);
         // A segment that is covered in part counts as missing.
@@ -163,7 +162,7 @@ impl Recovery {
         }
     }
 
-    fn on_sacked(&mut self, number: u32, now: Stamp, news: &mut AckNews) {
+    fn on_sacked(&mut self, number: u32, now: Instant, news: &mut AckNews) {
         let (segment, span) = (*self.board.segment(number), self.board.span(number));
         if !segment.was_retransmitted() {
             if span.start < self.board.highest_sacked() {
@@ -229,7 +228,7 @@ impl Recovery {
             }
             if !segment.has(SACKED) {
                 news.delivered += u32::from(self.config.sack);
-                self.deliver(number, Stamp::from(ack.now));
+                self.deliver(number, ack.now);
             }
             self.board.pop_first();
             news.acked += 1;
@@ -237,7 +236,7 @@ impl Recovery {
     }
 
     /// Tells RACK and the rate estimator of a segment that has arrived.
-    fn deliver(&mut self, number: u32, now: Stamp) {
+    fn deliver(&mut self, number: u32, now: Instant) {
         let Recovery { board, rack, rate, rtt, .. } = self;
         let (segment, end) = (board.segment(number), board.span(number).end);
         rate.on_delivery(Delivery {
@@ -263,14 +262,14 @@ impl Recovery {
     }
 
     fn take_rtt(&mut self, ack: &Ack, news: &mut AckNews, prior_una: u64, prior_sacked: u32) {
-        let now = Stamp::from(ack.now);
+        let now = ack.now;
         let acked = news.acked_sent.filter(|_| !news.retransmitted_acked);
         let evidence = RttEvidence {
-            acked_us: acked.map(|sent| now.since_us(sent.first)),
-            sacked_us: news.sacked_sent.map(|sent| now.since_us(sent.first)),
+            acked_us: acked.map(|sent| now.since_us_u32(sent.first)),
+            sacked_us: news.sacked_sent.map(|sent| now.since_us_u32(sent.first)),
             timestamp_us: ack.ts_rtt_us.filter(|_| news.acked > 0),
         };
-        let newest = news.sacked_sent.or(acked).map(|sent| now.since_us(sent.last));
+        let newest = news.sacked_sent.or(acked).map(|sent| now.since_us_u32(sent.last));
         news.rtt_us = newest.or(evidence.sample_us());
         // A lone short segment is what receivers delay ACKs for.
         news.maybe_delayed =
@@ -284,7 +283,7 @@ impl Recovery {
         }
         // RFC 6298 5.3. During recovery SACKs of data that left before the first segment was sent again do it too, and
         // others must not, or the timer would never expire.
-        let head_age_us = self.board.first().map(|head| now.since_us(self.board.segment(head).sent()));
+        let head_age_us = self.board.first().map(|head| now.since_us_u32(self.board.segment(head).sent()));
         news.rearm = news.acked > 0 || evidence.sacked_us.zip(head_age_us).is_some_and(|(sacked, head)| sacked > head);
     }
 }

@@ -3,7 +3,6 @@
 
 use super::tlp::Tlp;
 use super::{Recovery, Resend, State};
-use crate::stamp::Stamp;
 use crate::time::Instant;
 
 /// What an alarm is for.
@@ -61,9 +60,9 @@ impl Recovery {
         }
     }
 
-    /// The segment that a tail loss probe repeats if there is nothing new to send: the last.
+    /// The segment that a tail loss probe repeats if there is nothing new to send: the last that is not SACKed.
     pub fn probe_segment(&self) -> Option<Resend> {
-        let number = self.board.last()?;
+        let number = self.board.last_missing()?;
         Some(Resend { number, span: self.board.span(number) })
     }
 
@@ -103,9 +102,10 @@ impl Recovery {
         self.schedule_probe(now, self.rtt.rto_us());
     }
 
-    /// RFC 8985 7.2: a probe, or the timeout `timeout_us` from now if that comes first. In recovery, or without SACK, there is none.
+    /// RFC 8985 7.2: a probe, or the timeout `timeout_us` from now if that comes first. In recovery, without SACK, or when the
+    /// receiver holds something out of order, so that RACK has what it needs, there is none.
     pub(super) fn schedule_probe(&mut self, now: Instant, timeout_us: u32) {
-        let calm = matches!(self.state, State::Open | State::Cwr);
+        let calm = matches!(self.state, State::Open | State::Cwr) && self.board.sacked_out() == 0;
         let segments = self.board.segments();
         if !self.config.tail_loss_probes || !self.config.sack || !calm || segments == 0 {
             return;
@@ -123,7 +123,7 @@ impl Recovery {
 
     pub(super) fn until_timeout_us(&self, now: Instant) -> u32 {
         let Some(head) = self.board.first() else { return self.rtt.rto_us() };
-        let age_us = Stamp::from(now).since_us(self.board.segment(head).sent());
+        let age_us = now.since_us_u32(self.board.segment(head).sent());
         self.rtt.rto_us().saturating_sub(age_us)
     }
 

@@ -244,7 +244,7 @@ impl Recovery {
             let young = !reneged
                 && self.config.sack
                 && Some(number) != head
-                && self.rack.remaining_us(self.board.segment(number), now.into(), 0) > 0;
+                && self.rack.remaining_us(self.board.segment(number), now, 0) > 0;
             if !young {
                 self.mark_lost(number);
             }

@@ -46,7 +46,6 @@ use crate::congestion::{Algorithm, Congestion};
 use crate::rate::RateEstimator;
 use crate::rtt::{RttConfig, RttEstimator};
 use crate::span::Span;
-use crate::stamp::Stamp;
 use crate::time::Instant;
 
 use alarms::Alarm;
@@ -233,7 +232,7 @@ impl Recovery {
     pub fn on_transmit(&mut self, now: Instant, len: u16) -> Result<(), ScoreboardFull> {
         let first = self.board.segments() == 0;
         let snapshot = self.rate.on_send(now.into(), !first);
-        self.board.push(len, now.into(), snapshot, self.rate.is_app_limited())?;
+        self.board.push(len, now, snapshot, self.rate.is_app_limited())?;
         self.last_sent = now;
         if self.is_reducing() {
             self.prr.on_sent(1);
@@ -251,7 +250,7 @@ impl Recovery {
     /// Segment `number` leaves again; `tsval` is the timestamp clock's value.
     pub fn on_retransmit(&mut self, now: Instant, number: u32, tsval: u32) {
         let snapshot = self.rate.on_send(now.into(), true);
-        self.board.retransmitted(number, now.into(), snapshot, self.rate.is_app_limited());
+        self.board.retransmitted(number, now, snapshot, self.rate.is_app_limited());
         self.undo.on_retransmit(now, tsval, 1);
         self.totals.retransmitted = self.totals.retransmitted.saturating_add(1);
         self.last_sent = now;
@@ -345,7 +344,7 @@ impl Recovery {
     fn detect_losses(&mut self, now: Instant) -> rack::Detection {
         let in_recovery = self.state >= State::Recovery;
         let window_us = self.rack.window_us(self.reordering, in_recovery, self.board.sacked_out(), self.times());
-        let found = self.rack.detect(&mut self.board, Stamp::from(now), window_us);
+        let found = self.rack.detect(&mut self.board, now, window_us);
         self.totals.lost = self.totals.lost.saturating_add(found.lost);
         found
     }

@@ -7,7 +7,7 @@
 use super::scoreboard::Scoreboard;
 use super::segment::Segment;
 use crate::span::Span;
-use crate::stamp::Stamp;
+use crate::time::Instant;
 
 /// RFC 5681's duplicate threshold, Linux's `tcp_reordering`.
 pub const DUP_THRESHOLD: u32 = 3;
@@ -69,7 +69,7 @@ pub struct Detection {
 #[derive(Clone, Debug)]
 pub struct Rack {
     /// RACK.xmit_ts and RACK.end_seq: the segment sent last of all that were delivered.
-    sent: Stamp,
+    sent: Instant,
     end: u64,
     /// RACK.rtt: the round-trip time of that segment.
     rtt_us: u32,
@@ -87,7 +87,7 @@ pub struct Rack {
 impl Default for Rack {
     fn default() -> Rack {
         Rack {
-            sent: Stamp::default(),
+            sent: Instant::ZERO,
             end: 0,
             rtt_us: 0,
             advanced: false,
@@ -102,8 +102,8 @@ impl Default for Rack {
 impl Rack {
     // RFC 8985 6.2 step 2: update the state for the most recently sent segment that has been delivered.
     /// A segment was acknowledged or SACKed.
-    pub fn on_delivered(&mut self, now: Stamp, segment: &Segment, end: u64, min_rtt_us: u32) {
-        let rtt_us = now.since_us(segment.sent());
+    pub fn on_delivered(&mut self, now: Instant, segment: &Segment, end: u64, min_rtt_us: u32) {
+        let rtt_us = now.since_us_u32(segment.sent());
         // "...if the ACK is for a retransmission sooner than the minimum RTT, it is for the original."
         if segment.was_retransmitted() && rtt_us < min_rtt_us {
             return;
@@ -168,13 +168,13 @@ impl Rack {
     }
 
     /// Microseconds until segment `number` may be deemed lost, 0 if it may be now.
-    pub fn remaining_us(&self, segment: &Segment, now: Stamp, window_us: u32) -> u32 {
-        self.rtt_us.saturating_add(window_us).saturating_sub(now.since_us(segment.sent()))
+    pub fn remaining_us(&self, segment: &Segment, now: Instant, window_us: u32) -> u32 {
+        self.rtt_us.saturating_add(window_us).saturating_sub(now.since_us_u32(segment.sent()))
     }
 
     // RFC 8985 6.2 step 5, RACK_detect_loss().
     /// Marks on `board` what is lost. Cost: what it marks, and a bounded look at what it does not.
-    pub fn detect(&self, board: &mut Scoreboard, now: Stamp, window_us: u32) -> Detection {
+    pub fn detect(&self, board: &mut Scoreboard, now: Instant, window_us: u32) -> Detection {
         let mut found = Detection::default();
         let mut next = board.oldest_sent();
         let mut looked_ahead = 0;
@@ -205,6 +205,6 @@ impl Rack {
 }
 
 /// RACK_sent_after(): segments sent in the same microsecond were sent in the order of their offsets.
-fn sent_after(a: Stamp, a_end: u64, b: Stamp, b_end: u64) -> bool {
-    a.is_after(b) || a == b && a_end > b_end
+fn sent_after(a: Instant, a_end: u64, b: Instant, b_end: u64) -> bool {
+    (a, a_end) > (b, b_end)
 }

@@ -20,7 +20,7 @@ use super::bit_ring::BitRing;
 use super::segment::{APP_LIMITED, LOST, RETRANSMITTED, SACKED, Segment};
 use crate::rate::SendSnapshot;
 use crate::span::Span;
-use crate::stamp::Stamp;
+use crate::time::Instant;
 
 /// Most segments in flight: 95 MB of full-sized ones.
 pub const SEGMENTS_MAX: u32 = 1 << 16;
@@ -138,7 +138,7 @@ impl Scoreboard {
     pub fn push(
         &mut self,
         len: u16,
-        now: Stamp,
+        now: Instant,
         snapshot: SendSnapshot,
         app_limited: bool,
     ) -> Result<(), ScoreboardFull> {
@@ -157,7 +157,7 @@ impl Scoreboard {
     }
 
     /// The segment `number` was sent again.
-    pub fn retransmitted(&mut self, number: u32, now: Stamp, snapshot: SendSnapshot, app_limited: bool) {
+    pub fn retransmitted(&mut self, number: u32, now: Instant, snapshot: SendSnapshot, app_limited: bool) {
         self.unlist(number);
         if !self.at(number).has(RETRANSMITTED) {
             self.retransmitted_out += 1;
@@ -368,9 +368,9 @@ impl Scoreboard {
         (self.len > 0).then_some(self.first)
     }
 
-    /// The last segment in flight.
-    pub fn last(&self) -> Option<u32> {
-        (self.len > 0).then(|| self.first.wrapping_add(self.len - 1))
+    /// The last segment in flight that is not SACKed. Looks at those that are, one by one.
+    pub fn last_missing(&self) -> Option<u32> {
+        self.numbers().rev().find(|number| self.missing.get(*number))
     }
 
     /// Where in the stream segment `number` is.

@@ -1,7 +1,7 @@
-//! The record of one segment in flight: 32 bytes.
+//! The record of one segment in flight: 40 bytes.
 
 use crate::rate::SendSnapshot;
-use crate::stamp::Stamp;
+use crate::time::Instant;
 
 /// What is known of a segment that was sent and is not yet acknowledged cumulatively.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Segment {
     pub(super) transmissions: u8,
     pub(super) flags: u8,
     /// When it was sent last.
-    pub(super) sent: Stamp,
+    pub(super) sent: Instant,
     /// Neighbours in the order of sending, by number; its own number stands for "none".
     pub(super) older: u32,
     pub(super) newer: u32,
@@ -22,7 +22,7 @@ pub struct Segment {
     pub(super) snapshot: SendSnapshot,
 }
 
-const _: () = assert!(size_of::<Segment>() == 32);
+const _: () = assert!(size_of::<Segment>() == 40);
 
 /// The receiver holds it (RFC 2018); it may still renege.
 pub(super) const SACKED: u8 = 1;
@@ -46,7 +46,7 @@ impl Segment {
     }
 
     /// When it was sent last.
-    pub fn sent(&self) -> Stamp {
+    pub fn sent(&self) -> Instant {
         self.sent
     }
 

@@ -82,6 +82,7 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Suite>> {
     suites.push(swarm());
     suites.push(two_ways());
     suites.extend(hostile());
+    suites.push(killed_ports());
     suites.extend(fuzz(workspace)?);
     Ok(suites)
 }
@@ -206,6 +207,14 @@ fn faults() -> Suite {
     let run = Run::Program(words("python3 tests/programs/faults.py --full"));
     let mut suite = Suite::new("faults-full", run, 3600).only_full();
     (suite.needs, suite.wants) = (words("python3 gcc"), words("strace"));
+    suite
+}
+
+/// Users of pipes killed at a thousand points each.
+fn killed_ports() -> Suite {
+    let run = Run::CargoTest(words("test --release -p ringway-port --test kill"));
+    let mut suite = Suite::new("killed-ports", run, 1800).only_full();
+    suite.environment = vec![("RINGWAY_KILL_POINTS", "1000".to_owned())];
     suite
 }
 

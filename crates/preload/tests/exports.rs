@@ -7,6 +7,7 @@ use std::process::Command;
 
 /// Names by which programs reach descriptors and processes, aliases and fortified variants included.
 const CONCERNED: &str = "
+    open __open open64 __open64 openat openat64 __open_2 __open64_2 __openat_2 __openat64_2
     read __read __read_chk readv preadv2 preadv64v2 __pread_chk __pread64_chk
     write __write writev pwritev2 pwritev64v2
     recv __recv __recv_chk recvfrom __recvfrom_chk recvmsg recvmmsg

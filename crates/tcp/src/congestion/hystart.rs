@@ -72,7 +72,8 @@ impl HyStart {
         (self.last_min_us, self.round_min_us, self.samples) = (self.round_min_us, NONE_YET, 0);
         let Some(css) = &mut self.css else { return false };
         // RFC 9406 4.2: "CSS lasts at most CSS_ROUNDS rounds", the partial first one counted.
-        css.rounds_left -= 1;
+        // A window that is not the limit does not leave slow start yet; it is told again each round.
+        css.rounds_left = css.rounds_left.saturating_sub(1);
         css.rounds_left == 0
     }
 
@@ -113,6 +114,15 @@ mod tests {
             }
         }
         Some(grown)
+    }
+
+    #[test]
+    fn leaving_is_said_again_until_it_is_done() {
+        let mut hystart =
+            HyStart { css: Some(Css { baseline_us: 1, rounds_left: 1, remainder: 0 }), ..HyStart::default() };
+        for una in [10, 20, 30] {
+            assert!(matches!(hystart.on_ack(1, Some(50_000), una, una + 10), HyStartVerdict::Leave));
+        }
     }
 
     #[test]

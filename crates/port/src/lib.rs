@@ -5,7 +5,7 @@
 //!     |                  |
 //!     |             Port::sync_tx / sync_rx / wait: check the user's words (as netmap's kernel does), lock, call
 //!     |                  |
-//!   Backend         null, pipe, ...: TxKring / RxKring, the port's side of the same rings
+//!   Backend         null, pipe, xdp, tap, packet: TxKring / RxKring, the port's side of the same rings
 //!     |                  |
 //!   ringway_mem     pool: rings and buffers in one sealed region, every buffer with an owner
 //! ```
@@ -13,6 +13,7 @@
 //! - Implement [`Backend`] for a new kind of port; [`TxKring`] and [`RxKring`] are what it works with, and what a
 //!   switch uses to deliver into other ports' rings.
 //! - [`observe`] any port's packets as text or as a file ([`pcap`]), or put it behind a bad line ([`impair`]).
+//! - [`device`]: ports of network devices and how to open them; [`xdp`]: the fastest of these, and steering.
 //! - [`registry`]: how ports of one name find each other's memory.
 //! - `hostile` (tests and fuzzing): a peer that scribbles over all shared words.
 //!
@@ -34,6 +35,7 @@ mod backend;
 mod batch;
 mod check;
 pub mod clock;
+pub mod device;
 mod error;
 #[cfg(any(test, feature = "hostile"))]
 pub mod hostile;
@@ -44,12 +46,15 @@ pub mod name;
 mod null;
 pub mod observe;
 mod open;
+mod packet;
 pub mod pcap;
 mod pipe;
 mod port;
 pub mod registry;
 mod sys;
+mod tap;
 mod wait;
+pub mod xdp;
 
 pub use backend::{Backend, Wakers};
 pub use batch::{RxBatch, TxBatch};

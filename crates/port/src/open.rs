@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ringway_mem::pool::{PORTS_MAX, Pool, PoolConfig, PoolError, Registration, RingCounts, Sharing};
 
 use crate::backend::Backend;
+use crate::device::{self, DeviceOptions};
 use crate::error::PortError;
 use crate::info::{Info, Transport};
 use crate::name::{Conf, Flags, PortName, RingsName, Scheme};
@@ -36,7 +37,7 @@ pub fn open_name(name: &PortName) -> Result<Port, PortError> {
         Scheme::Netmap => match &name.rings {
             RingsName::Master(id) => open_pipe_by_name(name, id, true),
             RingsName::Slave(id) => open_pipe_by_name(name, id, false),
-            _ => Err(PortError::refused(name.to_string(), "interfaces are not served here; pipes (IF{ID) are")),
+            _ => device::open(name, &DeviceOptions::default()),
         },
         Scheme::Vale { .. } => Err(PortError::refused(name.to_string(), "open switch ports through the switch")),
         Scheme::Pcap if name.flags.tx_only => {
@@ -47,9 +48,7 @@ pub fn open_name(name: &PortName) -> Result<Port, PortError> {
             let source = Source::open(&name.port)?;
             open_private(name, ring_counts(name.options.conf), Transport::None, Box::new(source))
         }
-        Scheme::Xdp { .. } | Scheme::Tap => {
-            Err(PortError::refused(name.to_string(), "this kind of port is not served here"))
-        }
+        Scheme::Xdp { .. } | Scheme::Packet | Scheme::Tap => device::open(name, &DeviceOptions::default()),
     }
 }
 
@@ -82,7 +81,7 @@ fn ring_counts(conf: Conf) -> RingCounts {
     }
 }
 
-fn sharing(flags: Flags) -> Sharing {
+pub(crate) fn sharing(flags: Flags) -> Sharing {
     if flags.exclusive { Sharing::Exclusive } else { Sharing::Shared }
 }
 
@@ -200,7 +199,7 @@ fn pipe_port(name: &PortName, registration: Registration) -> Result<Port, PortEr
     Port::new(registration, &rings, Box::new(pipe), info)
 }
 
-fn info(name: &PortName, registration: &Registration, transport: Transport) -> Result<Info, PortError> {
+pub(crate) fn info(name: &PortName, registration: &Registration, transport: Transport) -> Result<Info, PortError> {
     let pool = registration.pool();
     let buffer_bytes = pool.config().buffer_bytes;
     Ok(Info {
@@ -230,6 +229,8 @@ impl PortName {
         match &self.scheme {
             Scheme::Vale { switch } => format!("vale{switch}:{}", self.port),
             Scheme::Shm => format!("shm:{}", self.port),
+            Scheme::Tap => format!("tap:{}", self.port),
+            Scheme::Packet => format!("packet:{}", self.port),
             _ => format!("netmap:{}", self.port),
         }
     }

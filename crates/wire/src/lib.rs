@@ -29,7 +29,8 @@
 //! (tests and fuzzing) holds them to it.
 //!
 //! [`checksum`] sums bytes, also in part, and knows that devices sum too: a receiver says whether sums are to be
-//! verified ([`Verify`]), a sender whether they are to be complete ([`Fill`]). Beside the packets stand two things
+//! verified ([`Verify`]), a sender whether they are to be complete ([`Fill`]); [`offload`] does a device's work
+//! where there is none. Beside the packets stand two things
 //! that devices and stacks have to agree on: [`virtio`], the header before a packet that says which work is left,
 //! and [`rss`], the hash that spreads flows over queues.
 
@@ -52,6 +53,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod nd;
+pub mod offload;
 pub mod reassembly;
 pub mod rss;
 pub mod tcp;

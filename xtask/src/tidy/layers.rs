@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("preload", &["netmap", "channel", "mem"]),
     ("wire", &[]),
     ("tcp", &["wire"]),
-    ("port", &["mem"]),
+    ("port", &["wire", "mem"]),
     ("switch", &["port", "wire", "mem"]),
     ("netmap", &["switch", "port", "mem"]),
     ("sched", &["port", "mem"]),

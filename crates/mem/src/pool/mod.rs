@@ -238,6 +238,13 @@ impl Pool {
         Owners(unsafe { self.slice::<AtomicU32>(self.layout.buffer_owners, self.layout.config.buffers as usize) })
     }
 
+    /// All buffers in one piece, for system calls that take addresses: buffer `i` begins at `i * buffer_bytes`.
+    pub fn buffers(&self) -> NonNull<[u8]> {
+        let bytes = self.layout.config.buffers as usize * self.layout.config.buffer_bytes as usize;
+        // SAFETY: the layout puts the buffers inside the region.
+        NonNull::slice_from_raw_parts(unsafe { self.region.base().add(self.layout.buffers) }, bytes)
+    }
+
     /// Where buffer `index` begins; an index that does not exist is taken for the reserved buffer 0.
     #[inline]
     fn buffer(&self, index: u32) -> *mut u8 {

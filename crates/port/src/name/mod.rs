@@ -9,7 +9,7 @@ use std::fmt;
 /// The grammar, as error messages show it.
 pub const GRAMMAR: &str = "\
 netmap:IF[RINGS][/FLAGS][OPTIONS]  valeS:P[RINGS][/FLAGS][OPTIONS]  shm:NAME[/FLAGS][OPTIONS]
-xdp:IF[/QUEUE]  tap:IF  pcap:FILE[/R|/T]  null:[BYTES]
+xdp:IF[/QUEUE]  packet:IF  tap:IF  pcap:FILE[/R|/T]  null:[BYTES]
   RINGS    -K one NIC ring pair, ^ host rings, ^K one of them, * NIC and host rings, {ID or }ID end of a pipe (ID: 1 to 16 letters, digits, _)
   FLAGS    x exclusive, z zero-copy monitor, t or r monitor of the tx or rx side, R or T rx or tx rings only
   OPTIONS  @N memory region, @share:PORT, @conf:KEY=N,..., @extmem:[FILE][,KEY=N...], @offset:BYTES[,bits=N]";
@@ -25,6 +25,8 @@ pub enum Scheme {
     Shm,
     /// `xdp:IF/QUEUE`.
     Xdp { queue: Option<u32> },
+    /// `packet:IF`.
+    Packet,
     /// `tap:IF`.
     Tap,
     /// `pcap:FILE`: packets out of a file, or with `/T` into one.
@@ -152,6 +154,7 @@ impl fmt::Display for PortName {
             Scheme::Shm => write!(f, "shm:{port}")?,
             Scheme::Xdp { queue: None } => write!(f, "xdp:{port}")?,
             Scheme::Xdp { queue: Some(queue) } => write!(f, "xdp:{port}/{queue}")?,
+            Scheme::Packet => write!(f, "packet:{port}")?,
             Scheme::Tap => write!(f, "tap:{port}")?,
             Scheme::Pcap => write!(f, "pcap:{port}")?,
             Scheme::Null { source_bytes: 0 } => write!(f, "null:")?,

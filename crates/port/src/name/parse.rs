@@ -21,13 +21,14 @@ pub(super) fn parse(name: &str) -> Result<PortName, NameError> {
         return rest.expect(&format!("the end (a name has at most {NAME_BYTES_MAX} bytes)"));
     }
     let Some((scheme, _)) = name.split_once(':') else {
-        return rest.expect("a scheme (netmap: valeS: shm: xdp: tap: pcap: null:)");
+        return rest.expect("a scheme (netmap: valeS: shm: xdp: packet: tap: pcap: null:)");
     };
     let scheme_name = scheme;
     let scheme = match scheme {
         "netmap" => Scheme::Netmap,
         "shm" => Scheme::Shm,
         "xdp" => Scheme::Xdp { queue: None },
+        "packet" => Scheme::Packet,
         "tap" => Scheme::Tap,
         "pcap" => Scheme::Pcap,
         "null" => Scheme::Null { source_bytes: 0 },
@@ -35,7 +36,7 @@ pub(super) fn parse(name: &str) -> Result<PortName, NameError> {
             Some(switch) if switch.len() <= 16 && switch.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => {
                 Scheme::Vale { switch: switch.to_owned() }
             }
-            _ => return rest.expect("a scheme (netmap: valeS: shm: xdp: tap: pcap: null:)"),
+            _ => return rest.expect("a scheme (netmap: valeS: shm: xdp: packet: tap: pcap: null:)"),
         },
     };
     rest.at = scheme_name.len() + 1;
@@ -57,9 +58,9 @@ pub(super) fn parse(name: &str) -> Result<PortName, NameError> {
             let queue = if rest.skip('/') { Some(rest.number("a queue number", 65_535)?) } else { None };
             rest.end(bare(Scheme::Xdp { queue }, port), "the end, or / and a queue number")
         }
-        Scheme::Tap => {
-            let port = rest.port("an interface")?;
-            rest.end(bare(Scheme::Tap, port), "the end")
+        Scheme::Packet | Scheme::Tap => {
+            let name = bare(scheme, rest.port("an interface")?);
+            rest.flags_and_options(name, "the end, /FLAGS or @OPTION")
         }
         Scheme::Shm => {
             let name = bare(scheme, rest.port("a name")?);

@@ -32,6 +32,8 @@ fn every_form_of_the_grammar_parses_and_displays_as_it_was() {
         "xdp:eth0",
         "xdp:eth0/3",
         "tap:t0",
+        "tap:t0@conf:tx-rings=2,rx-rings=2",
+        "packet:eth0",
         "null:",
         "null:60",
     ] {
@@ -68,7 +70,7 @@ fn errors_say_where_and_what() {
         ("netmap:eth0 ", 11, "RINGS"),
         ("xdp:eth0/", 9, "queue"),
         ("xdp:eth0-1", 8, "queue"),
-        ("tap:t0/x", 6, "the end"),
+        ("tap:t0/y", 7, "a flag"),
         ("shm:", 4, "a name"),
         ("pcap:", 5, "a file"),
         ("null:x", 5, "packet length"),

@@ -33,7 +33,7 @@ fn run(fast_path: bool, timestamps: u32, seed: u64, loss: u64, steps: &[Step]) -
     let ids = [client, server];
     let trace = Rc::new(RefCell::new(Vec::new()));
     for end in 0..2 {
-        let (trace, mut state) = (trace.clone(), seed * 2 + end as u64);
+        let (trace, mut state) = (trace.clone(), seed.wrapping_mul(2) + end as u64);
         pair.fates[end] = Some(Box::new(move |number, packet: &[u8]| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             trace.borrow_mut().extend_from_slice(&number.to_be_bytes());

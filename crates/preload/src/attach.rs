@@ -11,7 +11,7 @@ use ringway_channel::{EndPage, Path, Reason};
 use ringway_mem::region::{Region, RegionError};
 
 use crate::conn::{Conn, NARROW_BYTES, State};
-use crate::{epoll, family, kernel, rx, signals, spin, stats, sys, thread, tx, upgrade};
+use crate::{epoll, family, kernel, monitor, rx, signals, spin, stats, sys, thread, tx, upgrade};
 
 /// How long to wait for a sibling (or another thread) that is attaching as well, in steps of [`STEP_US`].
 const STEPS: u32 = 20_000;
@@ -46,14 +46,19 @@ pub(crate) fn attach(index: u32, c: &'static Conn, message: &Message, fds: [c_in
     }
 }
 
+/// Errors by which the kernel says that a limit is reached.
+const OUT_OF: [c_int; 3] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+
 fn open(message: &Message, fds: [c_int; DESCRIPTORS_MAX]) -> Result<(Region, Region), Reason> {
-    // The kernel leaves out what there is no descriptor for.
-    if fds.iter().any(|&fd| fd < 0) {
+    if fds.contains(&monitor::LEFT_OUT) {
         return Err(Reason::ResourceLimit);
     }
+    if fds.iter().any(|&fd| fd < 0) {
+        return Err(Reason::RegionInvalid);
+    }
     let fault = |error| match error {
-        RegionError::Os(_) => Reason::ResourceLimit,
-        RegionError::Length { .. } | RegionError::Unsealed { .. } => Reason::RegionInvalid,
+        RegionError::Os(e) if OUT_OF.contains(&e.raw_os_error()) => Reason::ResourceLimit,
+        RegionError::Os(_) | RegionError::Length { .. } | RegionError::Unsealed { .. } => Reason::RegionInvalid,
     };
     // SAFETY: borrowed for this call; the caller closes them afterwards.
     let [ring, end] = fds.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });

@@ -261,7 +261,10 @@ fn send_on(line: c_int, message: &Message, fd: Option<c_int>) -> isize {
     unsafe { sys::sendmsg(line, &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }
 }
 
-/// Reads one message and its descriptors; unused places are -1.
+/// In the place of a descriptor that the process's limit left no room for.
+pub(crate) const LEFT_OUT: c_int = -2;
+
+/// Reads one message and its descriptors; unused places are -1, or [`LEFT_OUT`] if the kernel had none to give.
 fn receive_on(line: c_int) -> Result<(Message, [c_int; DESCRIPTORS_MAX]), isize> {
     let mut bytes = [0u8; MESSAGE_BYTES];
     let mut piece = iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: MESSAGE_BYTES };
@@ -275,7 +278,8 @@ fn receive_on(line: c_int) -> Result<(Message, [c_int; DESCRIPTORS_MAX]), isize>
     if n <= 0 {
         return Err(n);
     }
-    let mut fds = [-1; DESCRIPTORS_MAX];
+    let absent = if header.msg_flags & libc::MSG_CTRUNC != 0 { LEFT_OUT } else { -1 };
+    let mut fds = [absent; DESCRIPTORS_MAX];
     // SAFETY: the kernel filled `msg_controllen` bytes of the aligned buffer.
     unsafe {
         let rights = control.0.as_ptr().cast::<cmsghdr>();

@@ -44,7 +44,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
         let mut command = cargo_fuzz(workspace, &tools);
         let corpus = workspace.root.join("fuzz/corpus").join(&target);
         std::fs::create_dir_all(&corpus).with_context(|| format!("cannot make {}", corpus.display()))?;
-        command.args(["run", &target]).arg(corpus).arg(workspace.root.join("fuzz/seeds").join(&target));
+        let seeds = workspace.root.join("fuzz/seeds").join(&target);
+        command.args(["run", &target]).arg(corpus).args(seeds.is_dir().then_some(seeds));
         command.args(["--", &format!("-max_total_time={}", options.seconds), "-timeout=20"]);
         if let Err(error) = process::run_visibly(&mut command, Duration::from_secs(options.seconds) + MARGIN) {
             process::check_interrupt()?;

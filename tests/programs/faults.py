@@ -2,6 +2,7 @@
 # needs: python3 gcc
 # wants: strace
 # limit: 300
+# full: 3600
 """Faults at random points under load: SIGKILL of either end, of members of a fork family and of the monitor, SIGSTOP.
 
 Traffic checks itself (`clients/checked.c`). After each point:

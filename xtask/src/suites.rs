@@ -78,7 +78,6 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Suite>> {
     suites.extend(loom(workspace)?);
     suites.extend(parity());
     suites.extend(programs(workspace)?);
-    suites.push(faults());
     suites.push(swarm());
     suites.push(two_ways());
     suites.extend(hostile());
@@ -200,14 +199,6 @@ fn whole(suite: &Suite, text: &str) -> Result<Option<Suite>> {
         words.push("--full".to_owned());
     }
     Ok(Some(whole))
-}
-
-/// `tests/programs/faults.py` with all its points.
-fn faults() -> Suite {
-    let run = Run::Program(words("python3 tests/programs/faults.py --full"));
-    let mut suite = Suite::new("faults-full", run, 3600).only_full();
-    (suite.needs, suite.wants) = (words("python3 gcc"), words("strace"));
-    suite
 }
 
 /// Users of pipes killed at a thousand points each.

@@ -16,12 +16,12 @@ const SHOWN_LINES: usize = 200;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// Also run the long matrices, and write the table of results to docs/results/sockets.md.
+    /// Also run the long matrices, instead of their short forms, and write the results to docs/results/tests.md.
     #[arg(long)]
     full: bool,
-    /// Only suites whose name contains this.
+    /// Only suites whose name contains this, or one of these.
     #[arg(long, value_name = "S")]
-    filter: Option<String>,
+    filter: Vec<String>,
     /// Only say which suites there are.
     #[arg(long)]
     list: bool,
@@ -38,7 +38,9 @@ pub(crate) struct SuiteResult {
 
 /// Runs the suites; `true` if nothing failed.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
-    let selected = select(suites::all(workspace)?, options);
+    let all = suites::all(workspace)?;
+    let names: Vec<String> = all.iter().map(|s| s.name.clone()).collect();
+    let selected = select(all, options);
     if options.list {
         for suite in &selected {
             println!("{:<24} {}", suite.name, if suite.only_full { "full" } else { "" });
@@ -52,29 +54,40 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let missing = packages::ensure(&wanted)?;
 
     let runner = Runner { workspace, logs, missing };
+    let mut table = options.full.then(|| results::Table::open(workspace, &names)).transpose()?;
     let mut results: Vec<SuiteResult> = Vec::new();
     for suite in &selected {
         let built = results.iter().all(|r| r.name != "build" || r.counts.failed == 0);
         let result = runner.run(suite, built)?;
         print_result(&result);
+        if let Some(table) = &mut table {
+            table.put(&result)?;
+        }
         results.push(result);
     }
     let mut sum = Counts::default();
     results.iter().for_each(|r| sum += r.counts);
-    if options.full && options.filter.is_none() {
-        results::write(workspace, &results, sum)?;
+    if options.full {
+        println!("results: {}", results::PATH);
     }
     println!("logs: {}", workspace.relative(&runner.logs));
     println!("{sum}");
     Ok(sum.failed == 0)
 }
 
-/// The suites that the options ask for; programs bring the build with them.
+/// The suites that the options ask for; programs bring the build with them. A long form stands for the short one.
 fn select(mut suites: Vec<Suite>, options: &Options) -> Vec<Suite> {
     suites.retain(|s| options.full || options.list || !s.only_full);
-    let Some(filter) = &options.filter else { return suites };
-    let programs = suites.iter().any(|s| s.name.contains(filter) && matches!(s.run, Run::Program(_)));
-    suites.retain(|s| s.name.contains(filter) || (programs && s.name == "build"));
+    if options.full && !options.list {
+        let names: Vec<String> = suites.iter().map(|s| s.name.clone()).collect();
+        suites.retain(|s| !names.contains(&format!("{}-full", s.name)));
+    }
+    if options.filter.is_empty() {
+        return suites;
+    }
+    let wanted = |s: &Suite| options.filter.iter().any(|filter| s.name.contains(filter));
+    let programs = suites.iter().any(|s| wanted(s) && matches!(s.run, Run::Program(_)));
+    suites.retain(|s| wanted(s) || (programs && s.name == "build"));
     suites
 }
 

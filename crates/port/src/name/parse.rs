@@ -2,8 +2,11 @@
 
 use super::{Conf, Extmem, Flags, NameError, Offset, Options, PortName, RingsName, Scheme};
 
-/// Bytes of a name at most: 64 of the port, the rest for options.
-const NAME_BYTES_MAX: usize = 512;
+/// Bytes of a name at most. All parts have bounds too, so that a name in full, which may be longer than what was parsed,
+/// parses as well.
+const NAME_BYTES_MAX: usize = 1024;
+/// Bytes of a file's path at most.
+const FILE_BYTES_MAX: usize = 512;
 /// Bytes of the port's own name; with its scheme and a pipe's id it must fit into a port record.
 const PORT_BYTES_MAX: usize = 40;
 const PIPE_ID_BYTES_MAX: usize = 16;
@@ -141,11 +144,19 @@ impl<'a> Rest<'a> {
             (_, Some(path)) => (path, Flags { rx_only: true, ..Flags::default() }),
             _ => (text, Flags { rx_only: true, ..Flags::default() }),
         };
-        if path.is_empty() || path.contains('\0') {
+        self.check_file(path)?;
+        if path.is_empty() {
             return self.expect("a file");
         }
         let (port, rings, options) = (path.to_owned(), RingsName::AllNic, Options::default());
         Ok(PortName { scheme: Scheme::Pcap, port, rings, flags, options })
+    }
+
+    fn check_file(&self, path: &str) -> Result<(), NameError> {
+        match path.len() > FILE_BYTES_MAX || path.contains('\0') {
+            true => self.expect(&format!("a file's path (at most {FILE_BYTES_MAX} bytes, none of them zero)")),
+            false => Ok(()),
+        }
     }
 
     fn rings(&mut self) -> Result<RingsName, NameError> {
@@ -285,7 +296,11 @@ impl<'a> Rest<'a> {
     }
 
     fn extmem(&mut self) -> Result<Extmem, NameError> {
-        let mut extmem = Extmem { file: self.word(&[',', '@']).to_owned(), ..Extmem::default() };
+        let text = self.text();
+        let file = text[..text.find([',', '@']).unwrap_or(text.len())].to_owned();
+        self.check_file(&file)?;
+        self.at += file.len();
+        let mut extmem = Extmem { file, ..Extmem::default() };
         while self.skip(',') {
             match self.pair(&["buf-num", "buf-size"])? {
                 (0, n) => extmem.buffers = n,

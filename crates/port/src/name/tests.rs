@@ -83,6 +83,25 @@ fn errors_say_where_and_what() {
     }
 }
 
+#[test]
+fn the_longest_name_parses_in_full() {
+    let keys = "rings=16777216,host-rings=16777216,slots=16777216";
+    let port = "a".repeat(40);
+    let file = "f".repeat(512);
+    let name = format!(
+        "vale{0}:{port}{{{0}/xztrR@65535@share:{port}@conf:{keys}@extmem:{file},buf-num=16777216,buf-size=16777216\
+         @offset:65535,bits=16777216",
+        "1".repeat(16)
+    );
+    for name in [name, format!("pcap:{file}")] {
+        let parsed = parsed(&name);
+        assert!(parsed.to_string().len() > name.len());
+        assert_eq!(parsed.to_string().parse(), Ok(parsed));
+    }
+    let error = format!("pcap:{file}f").parse::<PortName>().unwrap_err();
+    assert!((error.at, error.expected.contains("at most 512 bytes")) == (5, true), "{error}");
+}
+
 proptest! {
     #[test]
     fn whatever_parses_parses_again_to_the_same(name in "(netmap|vale[0-9]?|shm|xdp|tap|pcap|null):[a-z0-9]{0,4}[-^*{}/@xzR0-9:=,a-z]{0,12}") {

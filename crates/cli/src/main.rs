@@ -8,6 +8,8 @@
 //! | `sockets` | kernel sockets and monitor state merged into one list; ss's filter |
 //! | `capture` | packets made from ring bytes, written as pcapng |
 //! | `live` | rates from two looks, and the live view |
+//! | `network` | the engine or the kernel under the TCP programs, as their options say |
+//! | `web` | the web server of `http` |
 //! | `packets` | what the packet tools share: generated frames, rates, pace, order |
 //! | `monitor` | where the monitor listens, and questions to it |
 //! | `bench` | measurements, side by side with the kernel |
@@ -21,9 +23,11 @@ mod diagnosis;
 mod launch;
 mod live;
 mod monitor;
+mod network;
 mod output;
 mod packets;
 mod sockets;
+mod web;
 
 use std::process::ExitCode;
 

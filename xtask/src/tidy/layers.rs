@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that run inside other people's programs.
-const DATA_PLANE: &[&str] = &["mem", "channel", "preload", "wire", "port", "switch", "netmap"];
+const DATA_PLANE: &[&str] = &["mem", "channel", "preload", "wire", "port", "switch", "netmap", "tcp", "stack"];
 /// Packages that these may bring along together, their own not counted.
 const DATA_PLANE_PACKAGES_MAX: usize = 20;
 

@@ -8,6 +8,7 @@ mod daemon;
 mod doctor;
 mod env;
 mod r#gen;
+mod http;
 mod lb;
 mod man;
 mod pcap;
@@ -58,6 +59,7 @@ enum Command {
     Ping(ping::Arguments),
     Bridge(bridge::Arguments),
     Lb(lb::Arguments),
+    Http(http::Arguments),
     Bench(bench::Arguments),
     #[command(hide = true)]
     BenchWorker(bench::WorkerArguments),
@@ -81,6 +83,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Ping(arguments) => ping::main(arguments),
         Command::Bridge(arguments) => bridge::main(arguments),
         Command::Lb(arguments) => lb::main(arguments),
+        Command::Http(arguments) => http::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),
         Command::BenchWorker(arguments) => bench::worker(arguments),
         Command::Daemon(arguments) => daemon::main(arguments),

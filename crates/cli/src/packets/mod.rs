@@ -55,9 +55,14 @@ pub(crate) fn parse_mac(text: &str) -> Result<[u8; 6], String> {
 /// Opens a port and says on stderr what it is and what it cannot do.
 pub(crate) fn open_port(name: &str) -> Result<Port> {
     let port = open(name)?;
+    say_limits(&port);
+    Ok(port)
+}
+
+/// What a port is and what it cannot do.
+pub(crate) fn say_limits(port: &Port) {
     let info = port.info();
     let rings = format!("{} tx and {} rx rings", port.tx_rings(), port.rx_rings());
     talk(format_args!("{}: {}, {rings}, buffers of {} bytes", info.name, info.transport, info.buffer_bytes));
     info.limits.iter().for_each(|limit| talk(format_args!("{}: {limit}", info.name)));
-    Ok(port)
 }

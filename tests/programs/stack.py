@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+# needs: python3 curl iproute2
+# limit: 60
+"""`ringway http` with clients on the kernel's TCP: on our TCP over a TAP device, in a network namespace of its own, and on the kernel's.
+
+  * curl fetches a file of 3 MB by IPv4 and by IPv6, and it is the file.
+  * Many connections that are open at once each get their answers.
+  * A port where nobody listens refuses.
+  * A port that listens by IPv4 only is refused by IPv6.
+  * The server has counted just these connections and requests.
+
+  stack.py [-v]
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from _bed import RINGWAY, Program, Report, expect, wait_until
+
+INSIDE = "STACK_NAMESPACE"
+PORT, PORT_CLOSED = 8080, 8081
+BIG_BYTES, SMALL = 3_000_000, b"a small file\n"
+CONNECTIONS, ROUNDS = 200, 3
+# Far beyond what anything here takes.
+LIMIT_S = 20
+# How to run the server, and the addresses where clients find it.
+ON_TAP = ["-i", "tap:stack0", "--address", "10.79.0.2/24", "--address", "fd79::2/64"], ["10.79.0.2", "fd79::2"]
+ON_KERNEL = ["--kernel"], ["127.0.0.1", "::1"]
+CLIENT_ADDRESSES = ["10.79.0.1/24", "fd79::1/64"]
+
+
+def enter_namespace():
+    """Runs this program anew in a network namespace; stays where it is if that is refused."""
+    for how in (["unshare", "--net"], ["unshare", "--map-root-user", "--net"]):
+        if subprocess.run([*how, "true"], capture_output=True).returncode == 0:
+            os.environ[INSIDE] = "1"
+            os.execvp(how[0], [*how, sys.executable, *sys.argv])
+
+
+def ip(*words):
+    done = subprocess.run(["ip", *words], capture_output=True, text=True)
+    expect(done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}")
+
+
+@contextlib.contextmanager
+def serving(folder, on, *words):
+    """The server with the files of `folder`, once it listens."""
+    how, _ = on
+    command = [RINGWAY, "http", *how, "--json", "--folder", str(folder / "files"), *words]
+    server = Program(command, os.environ.copy(), folder / "server.log", 0, subprocess.DEVNULL)
+    try:
+        def listens():
+            expect(server.running(), f"the server ended: {server.output()[-600:]}")
+            return "listening at" in server.output()
+        wait_until("the server", listens)
+        if on is ON_TAP:
+            for address in CLIENT_ADDRESSES:
+                ip("address", "add", address, "dev", "stack0", *(["nodad"] if ":" in address else []))
+        yield server
+    finally:
+        server.end()
+
+
+def summary(server):
+    """What the server says that it has done, once it is told to end."""
+    server.signal(signal.SIGTERM)
+    code = server.wait(LIMIT_S)
+    expect(code == 0, f"exit code {code}: {server.output()[-600:]}")
+    return json.loads(server.output()[server.output().index("\n{"):])
+
+
+def fetch(folder, address):
+    name = f"[{address}]" if ":" in address else address
+    got = folder / "got"
+    done = subprocess.run(["curl", "-sS", "-g", "--fail", "--noproxy", "*", "--max-time", str(LIMIT_S), "-o", got,
+                           f"http://{name}:{PORT}/big"], capture_output=True, text=True)
+    expect(done.returncode == 0, f"curl: {done.stderr}")
+    expect(got.read_bytes() == (folder / "files/big").read_bytes(), f"{got.stat().st_size} bytes that are not the file")
+
+
+def ask(stream):
+    stream.sendall(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+def read_answer(stream):
+    """Up to the length that the head gives: the connection stays open."""
+    answer = b""
+    while b"\r\n\r\n" not in answer or not answer.endswith(SMALL):
+        part = stream.recv(4096)
+        expect(part, f"an end after {answer!r}")
+        answer += part
+    expect(answer.startswith(b"HTTP/1.1 200 ") and answer.count(b"HTTP/1.1") == 1, f"{answer!r}")
+
+
+def at_once(address):
+    """All connections are open and have asked before the first answer is read."""
+    with contextlib.ExitStack() as open_streams:
+        connect = lambda: socket.create_connection((address, PORT), LIMIT_S)
+        streams = [open_streams.enter_context(connect()) for _ in range(CONNECTIONS)]
+        for _ in range(ROUNDS):
+            for stream in streams:
+                ask(stream)
+            for stream in streams:
+                read_answer(stream)
+
+
+def expect_refused(address, port):
+    try:
+        socket.create_connection((address, port), LIMIT_S).close()
+    except ConnectionRefusedError:
+        return
+    expect(False, f"{address} port {port} accepts a connection")
+
+
+def test_server(report, folder, name, on):
+    _, addresses = on
+    with serving(folder, on, "--listen", f":{PORT}") as server:
+        for address in addresses:
+            with report.test(f"{name}: a big file from {address}"):
+                fetch(folder, address)
+            with report.test(f"{name}: {CONNECTIONS} connections to {address}"):
+                at_once(address)
+            with report.test(f"{name}: a closed port of {address}"):
+                expect_refused(address, PORT_CLOSED)
+        with report.test(f"{name}: what the server has counted"):
+            done = summary(server)
+            connections, requests = (CONNECTIONS + 1) * 2, (CONNECTIONS * ROUNDS + 1) * 2
+            counts = done["accepted"], done["requests"], done["refused"], done["turned_away"]
+            expect(counts == (connections, requests, 0, 0), f"{done}")
+    with report.test(f"{name}: a server for IPv4 alone"):
+        with serving(folder, on, "--listen", f"0.0.0.0:{PORT}"):
+            socket.create_connection((addresses[0], PORT), LIMIT_S).close()
+            expect_refused(addresses[1], PORT)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-v", "--verbose", action="store_true")
+    report = Report(parser.parse_args().verbose)
+    if INSIDE not in os.environ:
+        enter_namespace()
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
+        folder = Path(folder)
+        (folder / "files").mkdir()
+        (folder / "files/big").write_bytes(os.urandom(BIG_BYTES))
+        (folder / "files/small").write_bytes(SMALL)
+        if INSIDE in os.environ:
+            ip("link", "set", "lo", "up")
+        test_server(report, folder, "kernel", ON_KERNEL)
+        if INSIDE not in os.environ:
+            report.skip("tap", "no network namespace of our own; needs root or user namespaces")
+        elif not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+            report.skip("tap", "/dev/net/tun cannot be opened")
+        else:
+            test_server(report, folder, "tap", ON_TAP)
+    report.close()
+
+
+main()

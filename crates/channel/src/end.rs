@@ -181,6 +181,11 @@ impl<'a> End<'a> {
         Consumer::new(&self.incoming.consumer, &self.incoming.producer, &self.page.rx.ring)
     }
 
+    /// The peer's count of the bytes that it has published: all that has to be looked at to see that no more have come.
+    pub fn peer_tail(&self) -> &'a AtomicU64 {
+        &self.incoming.producer.tail
+    }
+
     /// The word of the peer that sleeps until this end sends.
     #[inline]
     pub fn peer_receiver(&self) -> SleepWord<'a> {

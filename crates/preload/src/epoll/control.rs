@@ -133,6 +133,7 @@ fn remove(set: &'static Set, conn: &Conn, epfd: c_int, fd: c_int, event: *mut ep
         }
         if r.converted && !set.is_foreign() {
             r.parked = true;
+            slot.into_iter().for_each(|slot| inner.cool(slot));
             return 0;
         }
     }

@@ -16,6 +16,7 @@
 
 mod control;
 mod fdinfo;
+mod hot;
 mod report;
 mod set;
 mod sleep;

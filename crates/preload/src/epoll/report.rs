@@ -3,12 +3,15 @@
 use core::sync::atomic::Ordering::*;
 
 use libc::{EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, c_int, epoll_event};
-use ringway_channel::Path;
+use ringway_channel::{End, Path};
 
+use super::hot::Quiet;
 use super::set::{self, Inner, Registration};
 use crate::conn::Conn;
 use crate::{copy, kernel, readiness, sys};
 
+/// Connections that a sweep looks at after the last one that had something to report.
+const LOOKS_AFTER_A_FIND: usize = 512;
 /// Nesting of epoll sets that is followed; the kernel itself allows 5.
 const DEPTH_MAX: u32 = 5;
 
@@ -89,50 +92,43 @@ impl Inner {
             out.kept = out.len;
             self.kept.swap_remove(0);
         }
-        self.drop_cold();
         // Nothing leaves the list during the round, so that nobody gets two turns.
-        for _ in 0..self.hot.len() {
-            if out.room() == 0 {
-                return;
-            }
-            if self.next >= self.hot.len() {
-                self.next = 0;
-            }
-            let slot = self.hot.as_slice().get(self.next).copied();
-            self.next += 1;
-            if let Some(r) = slot.and_then(|slot| self.registrations.as_mut_slice().get_mut(slot as usize))
-                && let Some(events) = due(r)
-            {
-                out.push(events, r.data);
-            }
-        }
-    }
-
-    /// Takes those off the hot list that are no longer watched.
-    fn drop_cold(&mut self) {
-        let mut i = 0;
-        while let Some(&slot) = self.hot.as_slice().get(i) {
-            match self.registrations.as_mut_slice().get_mut(slot as usize) {
-                Some(r) if r.converted && !r.parked => i += 1,
-                other => {
-                    if let Some(r) = other {
-                        r.hot = false;
-                    }
-                    self.hot.swap_remove(i);
+        let mut rest = self.hot.len();
+        while rest > 0 && out.room() > 0 {
+            rest -= 1;
+            let Some((at, slot)) = self.take_turn() else { continue };
+            let Some(r) = self.registrations.as_mut_slice().get_mut(slot as usize) else { continue };
+            let quiet = match look(r) {
+                Look::Due(events) => {
+                    out.push(events, r.data);
+                    // Those far behind get their look at the next wait, and these their answers sooner.
+                    rest = rest.min(LOOKS_AFTER_A_FIND);
+                    None
                 }
-            }
+                Look::Nothing(quiet) => quiet,
+            };
+            self.set_quiet(at, quiet);
         }
     }
 
-    /// Whether a sweep would report anything; changes nothing.
+    /// Whether a sweep would report anything; takes note of nothing that a sweep would.
     pub(super) fn has_due(&mut self, depth: u32) -> bool {
-        for i in 0..self.hot.len() {
-            let Some(&slot) = self.hot.as_slice().get(i) else { break };
-            if let Some(r) = self.registration(slot).filter(|r| r.converted)
-                && ready(r).is_some_and(|ready| ready.is_due(r))
-            {
+        self.has_due_among(usize::MAX, depth)
+    }
+
+    /// As `has_due`, with a look at so many of the hot connections at most; the next call goes on behind them. A sweep
+    /// that follows begins at what was found.
+    pub(super) fn has_due_among(&mut self, looks: usize, depth: u32) -> bool {
+        for _ in 0..self.hot.len().min(looks) {
+            let Some((at, slot)) = self.take_turn() else { continue };
+            let Some(r) = self.registration(slot) else { continue };
+            let Some(ready) = ready(r) else { continue };
+            if ready.is_due(r) {
+                self.next = at;
                 return true;
             }
+            let quiet = ready.quiet(r);
+            self.set_quiet(at, quiet);
         }
         self.nested_due(depth, |_, _| {})
     }
@@ -227,7 +223,10 @@ const ENDINGS: u32 = (EPOLLRDHUP | EPOLLHUP | EPOLLERR) as u32;
 
 /// What the connection offers, before the registration's edge state is applied.
 struct Ready {
+    conn: &'static Conn,
+    end: End<'static>,
     events: u32,
+    /// The peer's tail before the look: what has come since is news.
     tail: u64,
     /// Data that TCP has brought, as long as there may be more of it.
     tcp_bytes: Option<u64>,
@@ -242,9 +241,25 @@ impl Ready {
         }
         let new_by_tcp = self.tcp_bytes.is_some_and(|bytes| bytes != r.seen_tcp_bytes);
         let new_data = self.events & EPOLLIN as u32 != 0 && (self.tail != r.seen_tail || new_by_tcp);
-        let new_room = self.events & EPOLLOUT as u32 != 0 && r.was_full;
+        let new_room = self.has_room() && r.was_full;
         let new_end = self.events & ENDINGS & !r.seen_endings != 0;
         !r.is_edge_triggered() || r.edge || new_data || new_room || new_end
+    }
+
+    fn has_room(&self) -> bool {
+        self.events & EPOLLOUT as u32 != 0
+    }
+
+    /// With nothing to report: where a glance shows whether that has changed. `None` if something else than more
+    /// bytes from the peer may change it of which neither a call of this process nor the kernel's event will tell.
+    fn quiet(&self, r: &Registration) -> Option<Quiet> {
+        let options = &self.end.page.options;
+        let on_rings = [self.end.rx_path(), self.end.tx_path(), self.end.peer_tx_path()] == [Path::Ring; 3];
+        let calm = self.conn.kernel_event.load(Relaxed) == 0 && options.peer_finished.load(Relaxed) == 0;
+        let each_byte_counts = options.receive_low_water_bytes.load(Relaxed) <= 1;
+        // Room is an edge only after a send that found none, which makes the next look a full one.
+        let waits_for_room = r.wanted() & EPOLLOUT as u32 != 0 && (r.was_full || !self.has_room());
+        (on_rings && calm && each_byte_counts && !waits_for_room).then(|| Quiet::new(self.end.peer_tail(), self.tail))
     }
 }
 
@@ -253,10 +268,11 @@ fn ready(r: &Registration) -> Option<Ready> {
     let conn = r.connection()?;
     let end = conn.end()?;
     let fd = descriptor(conn, r);
+    let tail = end.consumer().published();
     let events = readiness::events_watched(conn, &end, fd) as u16 as u32;
     let by_tcp = end.rx_path() == Path::Tcp && r.is_edge_triggered() && events & EPOLLIN as u32 != 0;
     let tcp_bytes = by_tcp.then(|| end.data_among(received(fd)));
-    Some(Ready { events, tail: end.consumer().published(), tcp_bytes })
+    Some(Ready { conn, end, events, tail, tcp_bytes })
 }
 
 #[cold]
@@ -270,17 +286,24 @@ fn descriptor(conn: &Conn, r: &Registration) -> libc::c_int {
     if known >= 0 { known } else { r.fd }
 }
 
-/// What to report for a hot registration now, if anything; takes note of the edge.
+/// What a full look at a hot registration comes to.
+enum Look {
+    /// These events are to be reported.
+    Due(u32),
+    Nothing(Option<Quiet>),
+}
+
+/// Looks at a hot registration; takes note of the edge.
 #[inline]
-fn due(r: &mut Registration) -> Option<u32> {
-    let ready = ready(r)?;
-    let full = ready.events & EPOLLOUT as u32 == 0;
+fn look(r: &mut Registration) -> Look {
+    let Some(ready) = ready(r) else { return Look::Nothing(None) };
+    let full = !ready.has_room();
     let is_due = ready.is_due(r);
     if full {
         r.was_full = true;
     }
     if !is_due {
-        return None;
+        return Look::Nothing(ready.quiet(r));
     }
     r.idle_sleeps = 0;
     (r.edge, r.was_full, r.seen_tail) = (false, full, ready.tail);
@@ -288,5 +311,5 @@ fn due(r: &mut Registration) -> Option<u32> {
     r.seen_endings = ready.events & ENDINGS;
     let events = ready.events & r.wanted();
     r.spent = r.is_one_shot();
-    Some(events)
+    Look::Due(events)
 }

@@ -8,6 +8,7 @@ use libc::{
 };
 
 use super::fdinfo;
+use super::hot::Hot;
 use crate::conn::{self, Conn};
 use crate::growable::Growable;
 use crate::spin::SpinState;
@@ -66,8 +67,8 @@ pub(crate) struct Registration {
     /// The program has removed it, the kernel has not been told: programs that add and remove a
     /// descriptor around each operation need no system calls.
     pub(super) parked: bool,
-    /// In the hot list.
-    pub(super) hot: bool,
+    /// Place in the hot list plus one; 0 = not in it.
+    pub(super) hot_at: u32,
     /// EPOLLONESHOT has fired.
     pub(super) spent: bool,
     /// Edge-triggered: something new since the last report.
@@ -99,12 +100,15 @@ pub(crate) struct Inner {
     pub(super) registrations: Growable<Registration>,
     /// Slots that can be used again.
     free: Growable<u32>,
-    pub(super) hot: Growable<u32>,
+    /// Those that each wait looks at ([`super::hot`]).
+    pub(super) hot: Growable<Hot>,
     pub(super) nested: Growable<Nested>,
     /// Kernel events that were met while looking for tokens: reported by the next wait.
     pub(super) kept: Growable<epoll_event>,
     /// Where the next look at the hot list begins: everybody gets a turn.
     pub(super) next: usize,
+    /// How often the list has been gone through.
+    pub(super) rounds: usize,
     /// Threads asleep in the kernel for this set.
     pub(crate) sleepers: u32,
     /// Wakes the threads that fell asleep before the first conversion.
@@ -196,6 +200,7 @@ impl Set {
             nested: Growable::new(),
             kept: Growable::new(),
             next: 0,
+            rounds: 0,
             sleepers: 0,
             rousing: None,
         };
@@ -310,7 +315,7 @@ impl Inner {
             data: event.u64,
             converted: false,
             parked: false,
-            hot: false,
+            hot_at: 0,
             spent: false,
             edge: true,
             seen_tail: 0,
@@ -328,9 +333,7 @@ impl Inner {
             None if self.registrations.push(fresh) => self.registrations.len() as u32 - 1,
             None => return None,
         };
-        let place = self.registrations.as_mut_slice().get_mut(slot as usize)?;
-        // The slot may still be listed as hot from its former life.
-        *place = Registration { hot: place.hot, ..fresh };
+        *self.registrations.as_mut_slice().get_mut(slot as usize)? = fresh;
         if !conn.registrations.lock().add((self.index, slot)) {
             self.registrations.as_mut_slice().get_mut(slot as usize)?.connection = 0;
             self.free.push(slot);
@@ -342,6 +345,7 @@ impl Inner {
     /// Forgets a registration, here and with the connection.
     pub(super) fn remove(&mut self, slot: u32) {
         self.remove_from_connection(slot);
+        self.cool(slot);
         let set = self.set();
         if let Some(r) = self.registration(slot) {
             if r.converted
@@ -349,7 +353,6 @@ impl Inner {
             {
                 set.ours.fetch_sub(1, Relaxed);
             }
-            // A listing as hot is taken back by the next sweep.
             (r.connection, r.converted) = (0, false);
             self.free.push(slot);
         }
@@ -414,6 +417,7 @@ impl Inner {
     /// unless the program has removed it.
     pub(super) fn unconvert(&mut self, slot: u32) -> Option<(&'static Conn, c_int)> {
         let (epfd, set) = (self.epfd, self.set());
+        self.cool(slot);
         let r = self.registration(slot)?;
         if r.converted {
             let op = if r.parked { libc::EPOLL_CTL_DEL } else { libc::EPOLL_CTL_MOD };
@@ -487,17 +491,6 @@ impl Inner {
     fn end_rousing(&mut self) {
         if let Some(Rousing { slot, .. }) = self.rousing.take() {
             self.tell_kernel(slot);
-        }
-    }
-
-    /// Puts a registration on the hot list.
-    pub(super) fn heat(&mut self, slot: u32) {
-        if let Some(r) = self.registration(slot).filter(|r| r.converted && !r.parked) {
-            r.idle_sleeps = 0;
-            if !r.hot {
-                r.hot = true;
-                self.hot.push(slot);
-            }
         }
     }
 }

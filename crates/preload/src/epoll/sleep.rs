@@ -6,6 +6,7 @@ use libc::EPOLLOUT;
 use ringway_channel::wait::BELL_TCP;
 use ringway_channel::{End, Path};
 
+use super::hot::Hot;
 use super::set::{self, Inner, Registration};
 use crate::conn::Conn;
 use crate::{bell, tx, wait};
@@ -21,19 +22,12 @@ impl Inner {
         let mut silent = false;
         let mut hot_word = false;
         let mut i = 0;
-        while let Some(&slot) = self.hot.as_slice().get(i) {
-            let keep = match self.registration(slot).filter(|r| r.converted && !r.parked) {
-                Some(r) => arm_one(r, &mut silent, &mut hot_word),
-                None => false,
-            };
-            if keep {
+        while let Some(&Hot { slot, .. }) = self.hot.as_slice().get(i) {
+            if self.registration(slot).is_some_and(|r| arm_one(r, &mut silent, &mut hot_word)) {
                 i += 1;
-                continue;
+            } else {
+                self.cool(slot);
             }
-            if let Some(r) = self.registrations.as_mut_slice().get_mut(slot as usize) {
-                r.hot = false;
-            }
-            self.hot.swap_remove(i);
         }
         if hot_word {
             wait::barrier();
@@ -51,8 +45,8 @@ impl Inner {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {
             for i in 0..self.hot.len() {
-                let Some(&slot) = self.hot.as_slice().get(i) else { break };
-                if let Some(r) = self.registration(slot).filter(|r| r.converted) {
+                let Some(&Hot { slot, .. }) = self.hot.as_slice().get(i) else { break };
+                if let Some(r) = self.registration(slot) {
                     disarm_one(r);
                 }
             }

@@ -12,6 +12,9 @@ const DESCRIPTORS_SPARE: u64 = 512;
 const DESCRIPTORS_MIN: u64 = 64;
 /// Tools connected at once.
 const TOOLS_MAX: u64 = 64;
+/// Names at which packet ports meet, and processes that ask for one at once.
+const MEETINGS_MAX: u64 = 128;
+const GUESTS_MAX: u64 = 64;
 /// Room for fewer connections than this is worth a warning.
 const CONNECTIONS_SCARCE: u64 = 1024;
 
@@ -26,6 +29,10 @@ pub(crate) struct Budget {
     pub(crate) connections_max: u64,
     /// One descriptor each.
     pub(crate) tools_max: usize,
+    /// Two descriptors each.
+    pub(crate) meetings_max: usize,
+    /// One descriptor each.
+    pub(crate) guests_max: usize,
 }
 
 impl Budget {
@@ -33,7 +40,15 @@ impl Budget {
         let clients_max = policy.limits.clients.min(descriptors / 8);
         let left = descriptors.saturating_sub(DESCRIPTORS_SPARE.min(descriptors / 2) + 2 * clients_max);
         let connections_max = left.min(policy.limits.connections);
-        Budget { descriptors, clients_max, connections_max, tools_max: TOOLS_MAX.min(descriptors / 8) as usize }
+        let share = |most: u64, of: u64| most.min(descriptors / of) as usize;
+        Budget {
+            descriptors,
+            clients_max,
+            connections_max,
+            tools_max: share(TOOLS_MAX, 8),
+            meetings_max: share(MEETINGS_MAX, 32),
+            guests_max: share(GUESTS_MAX, 32),
+        }
     }
 
     /// Whether the limit on open files, not the policy, bounds the tables.
@@ -87,9 +102,11 @@ mod tests {
         for descriptors in DESCRIPTORS_MIN..100_000 {
             let budget = Budget::new(&policy, descriptors);
             assert!(budget.clients_max >= 2 && budget.connections_max >= 1 && budget.tools_max >= 2, "{budget:?}");
+            assert!(budget.meetings_max >= 2 && budget.guests_max >= 2, "{budget:?}");
             let used = 2 * budget.clients_max + budget.connections_max;
+            let others = (budget.tools_max + 2 * budget.meetings_max + budget.guests_max) as u64;
             // Standard streams, lock, listeners, epoll, signals and the like are fewer than 16.
-            assert!(used + budget.tools_max as u64 + 16 <= descriptors, "{budget:?}");
+            assert!(used + others + 16 <= descriptors, "{budget:?}");
         }
         assert!(Budget::new(&policy, 64).is_short(&policy));
         assert!(!Budget::new(&policy, 1 << 20).is_short(&policy));

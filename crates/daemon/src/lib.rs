@@ -1,10 +1,13 @@
-//! The monitor: it pairs the two ends of local TCP connections and hands out the memory between them.
+//! The monitor: it pairs the two ends of local TCP connections and hands out the memory between them; and it hands out
+//! the memory of packet ports by name.
 //!
 //! ```text
 //!   libraries --- monitor.sock ---> exchange  (Hello, Offer, Attach, Closed, ...)
 //!                                      |  endpoint: what the kernel says about an offered socket
 //!                                      |  offers: who waits for whom     policy: who may
 //!                                      |  connections: regions, members, memory
+//!   packet ports -- ports.sock ---> guests    (the memory behind a name)
+//!                                      |  meetings: names     recover: those of a monitor that died
 //!   tools ------- control.sock ---> requests  (status, connections, tap, takeover, ...)
 //!   Prometheus -- HTTP -----------> metrics
 //!   every second ---------------> sweep      (time-outs, dead connections)
@@ -23,8 +26,10 @@ pub mod control;
 mod diag;
 mod endpoint;
 mod exchange;
+mod guests;
 mod http;
 mod listener;
+mod meetings;
 mod metrics;
 mod monitor;
 mod observe;
@@ -33,6 +38,7 @@ pub mod paths;
 mod peer;
 pub mod policy;
 mod poller;
+mod recover;
 mod requests;
 mod runs;
 pub mod surroundings;

@@ -1,4 +1,4 @@
-//! The directory's lock and the two Unix sockets in it.
+//! The directory's lock and the three Unix sockets in it.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::fd::OwnedFd;
@@ -23,6 +23,8 @@ pub(crate) struct Listeners {
     pub(crate) libraries: OwnedFd,
     /// `SOCK_STREAM`, for tools.
     pub(crate) tools: OwnedFd,
+    /// `SOCK_SEQPACKET`, for processes with packet ports.
+    pub(crate) ports: OwnedFd,
 }
 
 /// Takes the directory's lock; `None` if another monitor has it.
@@ -44,16 +46,18 @@ pub(crate) fn lock(dir: &Path) -> Result<Option<OwnedFd>, DaemonError> {
 }
 
 impl Listeners {
-    /// Makes both sockets; the caller holds the lock, so files in the way are left-overs.
+    /// Makes the sockets; the caller holds the lock, so files in the way are left-overs.
     pub(crate) fn create(dir: &Path, lock: OwnedFd) -> Result<Listeners, DaemonError> {
         let libraries = listen_at(&paths::monitor_socket(dir), SocketType::SEQPACKET)?;
         let tools = listen_at(&paths::control_socket(dir), SocketType::STREAM)?;
-        Ok(Listeners { dir: dir.to_path_buf(), lock, libraries, tools })
+        let ports = listen_at(&paths::ports_socket(dir), SocketType::SEQPACKET)?;
+        Ok(Listeners { dir: dir.to_path_buf(), lock, libraries, tools, ports })
     }
 
     /// Removes the socket files, so that programs started from now on do not even try.
     pub(crate) fn unlink(&self) {
-        for path in [paths::monitor_socket(&self.dir), paths::control_socket(&self.dir)] {
+        for of in [paths::monitor_socket, paths::control_socket, paths::ports_socket] {
+            let path = of(&self.dir);
             let _ = std::fs::remove_file(path);
         }
     }

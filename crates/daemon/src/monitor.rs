@@ -16,8 +16,10 @@ use crate::client::{Attachment, Client, Outgoing};
 use crate::connections::ConnectionTable;
 use crate::diag::Diag;
 use crate::endpoint::Closer;
+use crate::guests::Guest;
 use crate::http::{self, Scraper};
 use crate::listener::{self, Listeners};
+use crate::meetings::MeetingTable;
 use crate::metrics::Sums;
 use crate::offers::OfferTable;
 use crate::peer::Peer;
@@ -57,6 +59,8 @@ pub(crate) struct Monitor {
     pub(crate) tools: HashMap<u64, Tool>,
     pub(crate) scrapers_at: Option<OwnedFd>,
     pub(crate) scrapers: HashMap<u64, Scraper>,
+    pub(crate) guests: HashMap<u64, Guest>,
+    pub(crate) meetings: MeetingTable,
     pub(crate) offers: OfferTable,
     pub(crate) verdicts: VerdictTable,
     pub(crate) connections: ConnectionTable,
@@ -100,7 +104,9 @@ impl Monitor {
             return Ok(monitor);
         };
         let listeners = Listeners::create(&options.socket_dir, lock)?;
-        Monitor::assemble(options, config, policy, listeners)
+        let mut monitor = Monitor::assemble(options, config, policy, listeners)?;
+        monitor.recover_meetings();
+        Ok(monitor)
     }
 
     fn assemble(
@@ -118,9 +124,12 @@ impl Monitor {
         // Early, while there is little that its threads have to close.
         let vault = Vault::open(budget.connections_max, budget.descriptors).map_err(os("opening the vault"))?;
         let poller = Poller::new().map_err(os("making an epoll set"))?;
-        for (fd, source) in
-            [(&signals, Source::Signals), (&listeners.libraries, Source::Libraries), (&listeners.tools, Source::Tools)]
-        {
+        for (fd, source) in [
+            (&signals, Source::Signals),
+            (&listeners.libraries, Source::Libraries),
+            (&listeners.tools, Source::Tools),
+            (&listeners.ports, Source::Ports),
+        ] {
             poller.add(fd, source).map_err(os("watching a socket"))?;
         }
         let scrapers_at = options.metrics_addr.map(http::listen).transpose()?;
@@ -139,6 +148,8 @@ impl Monitor {
             tools: HashMap::new(),
             scrapers_at,
             scrapers: HashMap::new(),
+            guests: HashMap::new(),
+            meetings: MeetingTable::default(),
             offers: OfferTable::new(policy.limits.offers as usize),
             verdicts: VerdictTable::default(),
             connections: ConnectionTable::new(vault),
@@ -192,6 +203,8 @@ impl Monitor {
             Source::Tools => self.accept_tools(now),
             Source::Client(id) => self.on_client(id, event, now),
             Source::Tool(id) => self.on_tool(id, event, now),
+            Source::Ports => self.accept_guests(now),
+            Source::Guest(id) => self.on_guest(id, event, now),
             Source::Scrapers => self.accept_scrapers(now),
             Source::Scraper(id) => self.on_scraper(id, event),
         }
@@ -217,7 +230,11 @@ impl Monitor {
 
     /// One connection from a listener; `None` when there are no more, or no descriptors for them.
     pub(crate) fn accept(&mut self, source: Source, now: Instant) -> Option<OwnedFd> {
-        let listener = if source == Source::Libraries { &self.listeners.libraries } else { &self.listeners.tools };
+        let listener = match source {
+            Source::Libraries => &self.listeners.libraries,
+            Source::Ports => &self.listeners.ports,
+            _ => &self.listeners.tools,
+        };
         match accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Some(socket),
             Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
@@ -232,8 +249,10 @@ impl Monitor {
 
     pub(crate) fn set_deaf(&mut self, deaf: bool) {
         self.deaf = deaf;
-        let _ = self.poller.watch(&self.listeners.libraries, Source::Libraries, !deaf, false);
-        let _ = self.poller.watch(&self.listeners.tools, Source::Tools, !deaf, false);
+        let Listeners { libraries, tools, ports, .. } = &self.listeners;
+        for (listener, source) in [(libraries, Source::Libraries), (tools, Source::Tools), (ports, Source::Ports)] {
+            let _ = self.poller.watch(listener, source, !deaf, false);
+        }
     }
 
     /// Clients at once.

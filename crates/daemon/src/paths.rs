@@ -13,6 +13,8 @@ pub const SYSTEM_SOCKET_DIR: &str = "/run/ringway";
 pub const MONITOR_SOCKET: &str = "monitor.sock";
 /// File name of the socket that tools talk to.
 pub const CONTROL_SOCKET: &str = "control.sock";
+/// File name of the socket that processes with packet ports talk to.
+pub const PORTS_SOCKET: &str = ringway_port::meeting::SOCKET;
 /// File name of the lock that says which process owns the directory.
 pub const LOCK_FILE: &str = "monitor.lock";
 /// Environment variable that names the monitor's socket.
@@ -29,6 +31,11 @@ pub fn monitor_socket(dir: &Path) -> PathBuf {
 /// The tools' socket in `dir`.
 pub fn control_socket(dir: &Path) -> PathBuf {
     dir.join(CONTROL_SOCKET)
+}
+
+/// The socket of processes with packet ports, in `dir`.
+pub fn ports_socket(dir: &Path) -> PathBuf {
+    dir.join(PORTS_SOCKET)
 }
 
 /// The directory of the calling user's own monitor: `$XDG_RUNTIME_DIR/ringway`, or `/tmp/ringway-UID`.

@@ -25,6 +25,8 @@ use ringway_channel::Reason;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
+use crate::peer::Peer;
+
 pub use keys::{KEYS, Key, key};
 pub use rules::{Netns, PortRange, Rule};
 
@@ -145,6 +147,13 @@ pub struct Party<'a> {
     pub netns: u64,
     /// Whether that is the monitor's own namespace.
     pub netns_is_own: bool,
+}
+
+impl<'a> Party<'a> {
+    /// A process that offers no socket, so that it counts as one of the monitor's own namespace.
+    pub(crate) fn here(peer: &'a Peer, own_netns: u64) -> Party<'a> {
+        Party { uid: peer.uid, gid: peer.gid, cgroup: &peer.cgroup, netns: own_netns, netns_is_own: true }
+    }
 }
 
 impl Policy {

@@ -13,9 +13,11 @@ pub(crate) enum Source {
     Libraries,
     Tools,
     Scrapers,
+    Ports,
     Client(u64),
     Tool(u64),
     Scraper(u64),
+    Guest(u64),
 }
 
 impl Source {
@@ -25,21 +27,25 @@ impl Source {
             Source::Libraries => 1,
             Source::Tools => 2,
             Source::Scrapers => 3,
-            Source::Client(id) => 4 | id << 3,
-            Source::Tool(id) => 5 | id << 3,
-            Source::Scraper(id) => 6 | id << 3,
+            Source::Ports => 4,
+            Source::Client(id) => 8 | id << 4,
+            Source::Tool(id) => 9 | id << 4,
+            Source::Scraper(id) => 10 | id << 4,
+            Source::Guest(id) => 11 | id << 4,
         }
     }
 
     fn from_u64(word: u64) -> Source {
-        match word & 7 {
+        match word & 15 {
             0 => Source::Signals,
             1 => Source::Libraries,
             2 => Source::Tools,
             3 => Source::Scrapers,
-            4 => Source::Client(word >> 3),
-            5 => Source::Tool(word >> 3),
-            _ => Source::Scraper(word >> 3),
+            4 => Source::Ports,
+            8 => Source::Client(word >> 4),
+            9 => Source::Tool(word >> 4),
+            10 => Source::Scraper(word >> 4),
+            _ => Source::Guest(word >> 4),
         }
     }
 }

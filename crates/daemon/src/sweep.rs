@@ -21,8 +21,7 @@ impl Monitor {
         if !self.restless.is_empty() {
             return Some(crate::client::PAUSE);
         }
-        let idle =
-            self.clients.is_empty() && self.tools.is_empty() && self.scrapers.is_empty() && self.connections.len() == 0;
+        let idle = self.is_unused() && self.tools.is_empty() && self.scrapers.is_empty();
         let pending = !idle || self.deaf || self.options.idle_exit.is_some();
         pending.then_some(SWEEP_PERIOD)
     }
@@ -47,6 +46,7 @@ impl Monitor {
             self.refuse_waiters(offer, reason, now);
         }
         self.drop_silent(now);
+        self.sweep_meetings(now);
         self.bury_dead(SUSPECTS_MAX, now);
         self.connections.sample_memory(SAMPLES_MAX);
         self.exit_if_idle(now);
@@ -92,8 +92,13 @@ impl Monitor {
         }
     }
 
+    /// Whether there is nobody whom the monitor serves, tools aside.
+    fn is_unused(&self) -> bool {
+        self.clients.is_empty() && self.connections.len() == 0 && self.guests.is_empty() && self.meetings.len() == 0
+    }
+
     fn exit_if_idle(&mut self, now: Instant) {
-        if !self.clients.is_empty() || self.connections.len() > 0 {
+        if !self.is_unused() {
             self.idle_since = None;
             return;
         }

@@ -6,10 +6,11 @@
 //!      |-------------------------------------------------->|
 //!      |                    {"done":true} + [socket]       |  stops serving
 //!      |<--------------------------------------------------|
-//!      |   Head + [lock, both listeners]                   |
+//!      |   Head + [lock, three listeners]                  |
 //!      |   Connection + [ring, end A, end B]   each        |
 //!      |   Client + [socket, process page]     each        |
 //!      |   Queued, Offer                       each        |
+//!      |   Meeting + [pool, fabric of a switch] each       |
 //!      |   Tail                                            |
 //!      |<--------------------------------------------------|
 //!      | one byte: everything is here                      |
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 use ringway_channel::Reason;
 use ringway_channel::rendezvous::{Message, Role};
 use ringway_mem::stats::REASON_SLOTS;
+use ringway_port::meeting::message::What;
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -39,24 +41,26 @@ use crate::client::{Attachment, Client, Outgoing, Session};
 use crate::connections::{Connection, End, Life};
 use crate::control::{Control, Done, Request};
 use crate::endpoint::Endpoint;
+use crate::guests::GUEST_TIMEOUT;
 use crate::listener::Listeners;
+use crate::meetings::Meeting;
 use crate::monitor::Monitor;
 use crate::offers::{Offer, Waiter};
 use crate::peer::Peer;
 use crate::poller::Source;
 
 /// Changes with the records.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Longest record, in bytes. The longest that occur name the members of an end (4096 clients).
 const RECORD_BYTES_MAX: usize = 128 << 10;
 /// Descriptors with one record at most.
-const RECORD_FDS_MAX: usize = 3;
+const RECORD_FDS_MAX: usize = 4;
 /// How long either side waits for the other at each step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Record {
-    /// With the lock and both listeners.
+    /// With the lock and the listeners.
     Head,
     /// With the ring region and both end regions.
     Connection {
@@ -78,6 +82,11 @@ enum Record {
         message: Vec<u8>,
         page: bool,
         end: Option<(u64, u8)>,
+    },
+    /// With the memory behind a name.
+    Meeting {
+        name: String,
+        owner: Peer,
     },
     Offer {
         endpoint: Endpoint,
@@ -153,8 +162,8 @@ pub(crate) fn begin(dir: &Path) -> Result<(OwnedFd, Listeners), DaemonError> {
     set_timeouts(&socket)?;
     match receive_record(&socket, &mut [0; 1024])? {
         (Record::Head, fds) => {
-            let [lock, libraries, tools] = exactly(fds)?;
-            Ok((socket, Listeners { dir: dir.to_path_buf(), lock, libraries, tools }))
+            let [lock, libraries, tools, ports] = exactly(fds)?;
+            Ok((socket, Listeners { dir: dir.to_path_buf(), lock, libraries, tools, ports }))
         }
         (other, _) => Err(failed(format!("began with {other:?}"))),
     }
@@ -188,7 +197,8 @@ impl Monitor {
 
     fn send_everything(&self, to: &OwnedFd) -> Result<(), DaemonError> {
         let own = &self.listeners;
-        send_record(to, &Record::Head, &[own.lock.as_fd(), own.libraries.as_fd(), own.tools.as_fd()])?;
+        let head = [own.lock.as_fd(), own.libraries.as_fd(), own.tools.as_fd(), own.ports.as_fd()];
+        send_record(to, &Record::Head, &head)?;
         for connection in self.connections.from(0) {
             let ends = connection.ends.each_ref().map(|end| EndRecord {
                 endpoint: end.endpoint,
@@ -223,6 +233,10 @@ impl Monitor {
         for Offer { endpoint, waiters, since, reason } in offers {
             let age_ms = now.saturating_duration_since(since).as_millis() as u64;
             send_record(to, &Record::Offer { endpoint, waiters, age_ms, reason: reason as u16 }, &[])?;
+        }
+        for (name, meeting) in self.meetings.iter() {
+            let record = Record::Meeting { name: name.clone(), owner: meeting.owner.clone() };
+            send_record(to, &record, &meeting.descriptors())?;
         }
         let t = &self.totals;
         let tail = Record::Tail {
@@ -260,6 +274,11 @@ impl Monitor {
                 Record::Offer { endpoint, waiters, age_ms, reason } => {
                     let since = now.checked_sub(Duration::from_millis(age_ms)).unwrap_or(now);
                     self.inherit_offer(endpoint, waiters, since, reason);
+                }
+                Record::Meeting { name, owner } => {
+                    let what = if fds.len() == What::Switch.descriptors() { What::Switch } else { What::Pool };
+                    let stays_until = Some(now + GUEST_TIMEOUT);
+                    self.meetings.insert(name, Meeting { what, owner, memory: fds, guests: 0, stays_until });
                 }
                 Record::Tail { last_id, last_number, totals, refusals, counters, reasons } => {
                     self.last_id = self.last_id.max(last_id);

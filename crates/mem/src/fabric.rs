@@ -109,7 +109,12 @@ pub struct Fabric {
 impl Fabric {
     /// Makes one without ports.
     pub fn create() -> Result<Arc<Fabric>, FabricError> {
-        let fd = region::create_sealed("ringway-switch", BYTES)?;
+        Fabric::create_labelled("ringway-fabric")
+    }
+
+    /// Like [`Fabric::create`]; `label` shows as the memfd's name in `/proc/PID/fd`, 249 bytes at most.
+    pub fn create_labelled(label: &str) -> Result<Arc<Fabric>, FabricError> {
+        let fd = region::create_sealed(label, BYTES)?;
         let fabric = Fabric { region: Region::open(&fd, BYTES, BYTES)?, fd };
         fabric.header().version.store(VERSION, Relaxed);
         fabric.header().magic.store(MAGIC, Release);
@@ -183,6 +188,11 @@ impl Fabric {
     /// Another process holds the lock for too long.
     pub fn control(&self) -> Result<Held<'_>, Stuck> {
         self.header().control.lock()
+    }
+
+    /// Like [`Fabric::control`]; none if the lock is held.
+    pub fn try_control(&self) -> Option<Held<'_>> {
+        self.header().control.try_lock()
     }
 }
 

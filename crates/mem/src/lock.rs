@@ -70,15 +70,23 @@ impl LockWord {
     /// [`Stuck`] after [`LIMIT_US`], or at once if this thread (from a signal handler, say) holds it.
     #[inline]
     pub fn lock(&self) -> Result<Held<'_>, Stuck> {
+        self.lock_with(wait).ok_or(Stuck)
+    }
+
+    /// Takes the lock if nobody holds it.
+    pub fn try_lock(&self) -> Option<Held<'_>> {
+        self.lock_with(|_, _| None)
+    }
+
+    #[inline]
+    fn lock_with(&self, wait: impl FnOnce(&AtomicU32, u32) -> Option<bool>) -> Option<Held<'_>> {
         let me = Me::current();
         let (pending, before) = me.announce(&self.0);
-        match take(&self.0, me.tid, 0).or_else(|| wait(&self.0, me.tid)) {
-            Some(owner_died) => Ok(Held { word: &self.0, pending, before, owner_died }),
-            None => {
-                retract(pending, before);
-                Err(Stuck)
-            }
+        let taken = take(&self.0, me.tid, 0).or_else(|| wait(&self.0, me.tid));
+        if taken.is_none() {
+            retract(pending, before);
         }
+        taken.map(|owner_died| Held { word: &self.0, pending, before, owner_died })
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use ringway_mem::pool::{PAGE_BYTES, Pool, PoolConfig, RingCounts};
 use ringway_mem::slot::{InterfaceHeader, RingHeader, Slot};
 use ringway_port::{PortName, name::RingsName, registry};
+use ringway_switch::open_any;
 use rustix::io::Errno;
 
 use crate::abi::{PoolsInfo, PortInfo};
 use crate::error::errno;
+use crate::name;
 use crate::register::{host_rings, memory_bytes};
-use crate::{name, vale};
 
 /// PORT_INFO_GET.
 pub(crate) fn port(port: &str, request: &mut PortInfo) -> Result<(), Errno> {
@@ -53,7 +54,7 @@ fn look(port: &str) -> Result<(Arc<Pool>, RingCounts), Errno> {
     {
         return Ok((pool, counts));
     }
-    let opened = vale::open(&name).map_err(|e| errno(&e))?;
+    let opened = open_any(&name).map_err(|e| errno(&e))?;
     Ok((opened.pool().clone(), opened.info().counts))
 }
 

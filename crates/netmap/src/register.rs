@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ringway_mem::pool::{Pool, RingCounts};
 use ringway_port::Port;
+use ringway_switch::open_any;
 use rustix::io::Errno;
 
 use crate::abi::{Offsets, Register, flag, option};
@@ -11,7 +12,7 @@ use crate::bound::Binding;
 use crate::error::{errno, pool_errno};
 use crate::note::Note;
 use crate::request::Options;
-use crate::{extra, name, offsets, vale};
+use crate::{extra, name, offsets};
 
 /// Extra buffers of one registration at most.
 const EXTRA_BUFFERS_MAX: u32 = 1 << 16;
@@ -26,7 +27,7 @@ pub(crate) fn register(name: &str, request: &mut Register, options: &mut Options
     if request.nr_flags & (flag::MONITOR_TX | flag::MONITOR_RX | flag::ZCOPY_MON) != 0 {
         return Err(Errno::OPNOTSUPP);
     }
-    let port = vale::open(&wanted).map_err(|e| errno(&e))?;
+    let port = open_any(&wanted).map_err(|e| errno(&e))?;
     let mut binding = bind(port, request)?;
     if let Some(found) = options.find(option::OFFSETS) {
         let result = found.array().and_then(|bytes| offsets::set(&binding, &Offsets::from_bytes(bytes)));

@@ -14,7 +14,7 @@
 //!   switch uses to deliver into other ports' rings.
 //! - [`observe`] any port's packets as text or as a file ([`pcap`]), or put it behind a bad line ([`impair`]).
 //! - [`device`]: ports of network devices and how to open them; [`xdp`]: the fastest of these, and steering.
-//! - [`registry`]: how ports of one name find each other's memory.
+//! - [`registry`]: how ports of one name find each other's memory; [`meeting`]: in other processes.
 //! - `hostile` (tests and fuzzing): a peer that scribbles over all shared words.
 //!
 //! ```
@@ -42,6 +42,7 @@ pub mod hostile;
 pub mod impair;
 mod info;
 mod kring;
+pub mod meeting;
 pub mod name;
 mod null;
 pub mod observe;

@@ -39,7 +39,7 @@ pub fn open_name(name: &PortName) -> Result<Port, PortError> {
             RingsName::Slave(id) => open_pipe_by_name(name, id, false),
             _ => device::open(name, &DeviceOptions::default()),
         },
-        Scheme::Vale { .. } => Err(PortError::refused(name.to_string(), "open switch ports through the switch")),
+        Scheme::Vale { .. } => Err(PortError::refused(name.to_string(), "a port of a switch: open it there")),
         Scheme::Pcap if name.flags.tx_only => {
             let sink = Sink::create(&name.port)?;
             open_private(name, ring_counts(name.options.conf), Transport::None, Box::new(sink))
@@ -60,8 +60,8 @@ pub fn open_in(pool: &Arc<Pool>, name: &str) -> Result<Port, PortError> {
     let name: PortName = name.parse()?;
     let counts = pipe_counts(&name)?;
     match &name.rings {
-        RingsName::Master(id) => open_pipe(pool, &name, id, true, counts),
-        RingsName::Slave(id) => open_pipe(pool, &name, id, false, counts),
+        RingsName::Master(id) => open_pipe((pool, None), &name, id, true, counts),
+        RingsName::Slave(id) => open_pipe((pool, None), &name, id, false, counts),
         _ => {
             Err(PortError::refused(name.to_string(), "only ends of pipes (IF{ID, IF}ID) can be opened in a given pool"))
         }
@@ -113,7 +113,7 @@ pub(crate) fn open_private(
     let config = pool_config(name, counts.all_slots());
     let registration = match name.options.region {
         None => Pool::create(config)?.open(&name.port_name(), counts, Sharing::Exclusive)?,
-        Some(region) => open_nameless(&registry::region(region, config)?, &name.port_name(), counts)?,
+        Some(region) => open_nameless(&registry::region(region, config)?.pool, &name.port_name(), counts)?,
     };
     let info = info(name, &registration, transport)?;
     Port::new(registration, &rings_of(counts, name.flags), backend, info)
@@ -136,7 +136,7 @@ pub fn adopt(fd: OwnedFd) -> Result<Port, PortError> {
     let port_name = pool.name(port)?;
     if pool.peer(port).is_some() {
         let name: PortName = format!("netmap:{port_name}").parse()?;
-        return pipe_port(&name, registration);
+        return pipe_port(&name, registration, None);
     }
     if !port_name.starts_with("null") {
         return Err(PortError::refused(port_name, "only pipes and null ports can be taken over by their descriptor"));
@@ -158,11 +158,11 @@ fn open_null(name: &PortName, source_bytes: u16) -> Result<Port, PortError> {
 /// `shm:NAME`: the end that nobody has yet.
 fn open_shm(name: &PortName) -> Result<Port, PortError> {
     let counts = pipe_counts(name)?;
-    let pool = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
+    let found = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
     let ends = [format!("{}{{0", name.port), format!("{}}}0", name.port)];
     for (ours, theirs) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
-        match pool.open_pipe(ours, theirs, counts, Sharing::Exclusive) {
-            Ok(registration) => return pipe_port(name, registration),
+        match found.pool.open_pipe(ours, theirs, counts, Sharing::Exclusive) {
+            Ok(registration) => return pipe_port(name, registration, found.limit),
             Err(PoolError::Busy(_)) => {}
             Err(e) => return Err(e.into()),
         }
@@ -172,15 +172,21 @@ fn open_shm(name: &PortName) -> Result<Port, PortError> {
 
 fn open_pipe_by_name(name: &PortName, id: &str, master: bool) -> Result<Port, PortError> {
     let counts = pipe_counts(name)?;
-    let pool = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
-    open_pipe(&pool, name, id, master, counts)
+    let found = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
+    open_pipe((&found.pool, found.limit.clone()), name, id, master, counts)
 }
 
-/// One end of pipe `id` of the port that `name` names, in `pool`.
-fn open_pipe(pool: &Arc<Pool>, name: &PortName, id: &str, master: bool, counts: RingCounts) -> Result<Port, PortError> {
+/// One end of pipe `id` of the port that `name` names, in a pool with its limit.
+fn open_pipe(
+    (pool, limit): (&Arc<Pool>, Option<String>),
+    name: &PortName,
+    id: &str,
+    master: bool,
+    counts: RingCounts,
+) -> Result<Port, PortError> {
     let (master_name, slave_name) = (format!("{}{{{id}", name.port), format!("{}}}{id}", name.port));
     let (ours, theirs) = if master { (master_name, slave_name) } else { (slave_name, master_name) };
-    pipe_port(name, pool.open_pipe(&ours, &theirs, counts, sharing(name.flags))?)
+    pipe_port(name, pool.open_pipe(&ours, &theirs, counts, sharing(name.flags))?, limit)
 }
 
 fn pipe_counts(name: &PortName) -> Result<RingCounts, PortError> {
@@ -191,8 +197,9 @@ fn pipe_counts(name: &PortName) -> Result<RingCounts, PortError> {
     Ok(counts)
 }
 
-fn pipe_port(name: &PortName, registration: Registration) -> Result<Port, PortError> {
-    let info = info(name, &registration, Transport::ZeroCopy)?;
+fn pipe_port(name: &PortName, registration: Registration, limit: Option<String>) -> Result<Port, PortError> {
+    let mut info = info(name, &registration, Transport::ZeroCopy)?;
+    info.limits.extend(limit);
     let rings = rings_of(info.counts, name.flags);
     let peer_is_there = Pipe::new(&registration, &rings);
     let pipe = peer_is_there.ok_or_else(|| PortError::refused(name.to_string(), "exists, but is no pipe"))?;
@@ -224,14 +231,21 @@ impl PortName {
         }
     }
 
-    /// The name under which the pool of the port is found.
+    /// The name under which the pool of the port is found. All ports of a switch have one pool, so that each of its
+    /// senders can reach all receivers.
     pub fn pool_name(&self) -> String {
         match &self.scheme {
-            Scheme::Vale { switch } => format!("vale{switch}:{}", self.port),
+            Scheme::Vale { switch } => format!("vale{switch}"),
             Scheme::Shm => format!("shm:{}", self.port),
             Scheme::Tap => format!("tap:{}", self.port),
             Scheme::Packet => format!("packet:{}", self.port),
             _ => format!("netmap:{}", self.port),
         }
+    }
+
+    /// Whether ports of other processes can be met at this name.
+    pub fn is_meeting_point(&self) -> bool {
+        let is_pipe = matches!(self.rings, RingsName::Master(_) | RingsName::Slave(_));
+        is_pipe || matches!(self.scheme, Scheme::Vale { .. } | Scheme::Shm)
     }
 }

@@ -92,6 +92,11 @@ impl Port {
         &self.info
     }
 
+    /// Says one more thing that the user should know before trusting results.
+    pub fn add_limit(&mut self, limit: Option<String>) {
+        self.info.limits.extend(limit);
+    }
+
     /// How many tx rings can be used here; their numbers are 0 up to that.
     pub fn tx_rings(&self) -> usize {
         self.tx.len()

@@ -14,6 +14,7 @@
 //! - [`Batch`], [`fanout`]: the two passes. [`Sender`] drives them for one tx ring.
 //! - [`Switch`]: ports come and go while traffic flows. [`vale`]: ports in their senders' context; [`served`]: ports that
 //!   another process serves.
+//! - [`open`]: any port by name, `valeS:P` included.
 //! - [`dxr`]: longest-prefix match.
 //!
 //! A module in full:
@@ -43,6 +44,7 @@ mod forward;
 mod frame;
 mod headers;
 pub mod modules;
+mod names;
 mod receiver;
 mod sender;
 pub mod served;
@@ -55,5 +57,6 @@ pub use batch::{BATCH_SLOTS, Batch, Collected, Fragment};
 pub use forward::{Forward, Source};
 pub use frame::{Frame, HEAD_BYTES, Verdict, is_group};
 pub use headers::{Headers, Ip};
+pub use names::{open, open_any};
 pub use sender::Sender;
 pub use switch::{Switch, SwitchError};

@@ -103,14 +103,13 @@ impl Switch {
     /// # Errors
     /// No place, unknown pool, or a switch that is stuck.
     pub fn attach(&self, pool: &Arc<Pool>, port: PortId) -> Result<u8, SwitchError> {
-        self.add_pool(pool);
-        match self.sweep() {
-            // Another port's stopped sender is no reason to refuse this one.
-            Ok(()) | Err(SwitchError::Busy(_)) => {}
-            Err(e) => return Err(e),
-        }
+        self.make_room(pool)?;
         let _control = self.fabric.control().map_err(|_| SwitchError::Stuck)?;
         let seats = self.fabric.seats();
+        if let Some(dead) = seats.iter().position(|seat| seat.occupant() == Some((pool.id(), port))) {
+            // It was opened anew before its place was free, and is as its dead user left it.
+            return Err(SwitchError::Busy(dead as u32));
+        }
         let number = seats.iter().position(|seat| seat.occupant().is_none()).ok_or(SwitchError::Full)?;
         pool.port_record(port).map_err(|_| SwitchError::NoPort(port.0))?.pin(true);
         for (index, ring) in rx_rings(pool, port).into_iter().enumerate() {
@@ -122,12 +121,31 @@ impl Switch {
         Ok(number as u8)
     }
 
+    /// Before a port of `pool` is opened and attached: ports whose users are gone go first, one of the same name among
+    /// them.
+    ///
+    /// # Errors
+    /// A switch that is stuck.
+    pub fn make_room(&self, pool: &Arc<Pool>) -> Result<(), SwitchError> {
+        self.add_pool(pool);
+        match self.sweep() {
+            // Another port's stopped sender is no reason to refuse this one.
+            Ok(()) | Err(SwitchError::Busy(_)) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Takes a port away: no more frames are begun to it, and those under way are finished before this returns.
     ///
     /// # Errors
     /// A stopped sender that holds slots of the port; the port then stays closed and this may be tried again.
     pub fn detach(&self, number: u8) -> Result<(), SwitchError> {
         let _control = self.fabric.control().map_err(|_| SwitchError::Stuck)?;
+        self.detach_under_lock(number, Duration::from_millis(QUIET_MS))
+    }
+
+    /// Under the control lock; waits for senders no longer than `patience`.
+    fn detach_under_lock(&self, number: u8, patience: Duration) -> Result<(), SwitchError> {
         let seat = self.fabric.seats().get(usize::from(number)).ok_or(SwitchError::NoPort(number.into()))?;
         let (pool, port) = seat.occupant().ok_or(SwitchError::NoPort(number.into()))?;
         let pool = self.pool(pool).ok_or(SwitchError::NoPool(pool))?;
@@ -137,7 +155,7 @@ impl Switch {
         receivers.iter().for_each(|receiver| receiver.leases().close());
         self.fabric.changed();
         self.release_leases_of(number);
-        self.wait_until_quiet(number, &receivers)?;
+        self.wait_until_quiet(number, &receivers, patience)?;
         seat.leave();
         self.module.port_left(number);
         self.fabric.changed();
@@ -152,15 +170,45 @@ impl Switch {
     /// # Errors
     /// As [`Switch::detach`].
     pub fn sweep(&self) -> Result<(), SwitchError> {
-        for (number, seat) in self.fabric.seats().iter().enumerate() {
-            let Some((pool, port)) = seat.occupant() else { continue };
-            let Some(pool) = self.pool(pool) else { continue };
-            if !pool.is_open(port) {
-                self.detach(number as u8)?;
+        for number in self.dead_ports() {
+            let control = self.fabric.control().map_err(|_| SwitchError::Stuck)?;
+            let pool = self.detach_dead(number, Duration::from_millis(QUIET_MS))?;
+            drop(control);
+            if let Some(pool) = pool {
                 let _ = pool.reap();
             }
         }
         Ok(())
+    }
+
+    /// Like [`Switch::sweep`], for those who pass by with packets: waits for nobody, and what is busy is left for the
+    /// next time.
+    pub fn sweep_in_passing(&self) {
+        for number in self.dead_ports() {
+            let Some(control) = self.fabric.try_control() else { return };
+            let swept = self.detach_dead(number, Duration::ZERO);
+            drop(control);
+            if let Ok(Some(pool)) = swept {
+                pool.try_reap();
+            }
+        }
+    }
+
+    /// Numbers of ports whose last user is gone.
+    fn dead_ports(&self) -> Vec<u8> {
+        let numbers = 0..self.fabric.seats().len() as u8;
+        numbers.filter(|number| self.pool_of_dead(*number).is_some()).collect()
+    }
+
+    fn pool_of_dead(&self, number: u8) -> Option<Arc<Pool>> {
+        let (pool, port) = self.fabric.seats().get(usize::from(number))?.occupant()?;
+        self.pool(pool).filter(|pool| !pool.is_open(port))
+    }
+
+    /// Under the control lock: detaches the port if it is (still) dead, and returns its pool.
+    fn detach_dead(&self, number: u8, patience: Duration) -> Result<Option<Arc<Pool>>, SwitchError> {
+        let Some(pool) = self.pool_of_dead(number) else { return Ok(None) };
+        self.detach_under_lock(number, patience).map(|()| Some(pool))
     }
 
     /// Ends what a port that is gone had leased: the slots are blanked and shown, and who waited behind them goes on.
@@ -185,14 +233,17 @@ impl Switch {
         }
     }
 
-    fn wait_until_quiet(&self, number: u8, receivers: &[Receiver]) -> Result<(), SwitchError> {
-        let deadline = Instant::now() + Duration::from_millis(QUIET_MS);
+    fn wait_until_quiet(&self, number: u8, receivers: &[Receiver], patience: Duration) -> Result<(), SwitchError> {
+        let deadline = Instant::now() + patience;
         for receiver in receivers {
             while !receiver.leases().is_quiet() {
-                if Instant::now() > deadline {
+                self.unblock(receiver);
+                if receiver.leases().is_quiet() {
+                    break;
+                }
+                if Instant::now() >= deadline {
                     return Err(SwitchError::Busy(number.into()));
                 }
-                self.unblock(receiver);
                 std::thread::yield_now();
             }
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod flow;
 pub(crate) mod frame;
+pub(crate) mod meeting;
 pub(crate) mod meter;
 pub(crate) mod order;
 pub(crate) mod pace;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use ringway_port::{Port, open};
+use ringway_port::{Port, PortName};
 
 use crate::output::talk;
 
@@ -54,7 +55,9 @@ pub(crate) fn parse_mac(text: &str) -> Result<[u8; 6], String> {
 
 /// Opens a port and says on stderr what it is and what it cannot do.
 pub(crate) fn open_port(name: &str) -> Result<Port> {
-    let port = open(name)?;
+    let name: PortName = name.parse()?;
+    meeting::prepare(&name);
+    let port = ringway_switch::open_any(&name)?;
     say_limits(&port);
     Ok(port)
 }

@@ -79,10 +79,9 @@ pub(crate) fn pass_packet(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packets::open_port;
-
     fn pair(name: &str) -> (Port, Port) {
-        (open_port(&format!("shm:{name}")).unwrap(), open_port(&format!("shm:{name}")).unwrap())
+        let open = || ringway_port::open(&format!("shm:{name}")).unwrap();
+        (open(), open())
     }
 
     fn put(port: &mut Port, packets: &[&[u8]]) {

@@ -40,14 +40,19 @@ impl Drop for ControlFile {
 impl Pool {
     /// Takes the control lock: ports are made, removed and set right under it.
     pub(super) fn control(&self) -> Result<Control, PoolError> {
+        self.control_within(Duration::from_micros(LIMIT_US))
+    }
+
+    /// Takes the control lock unless another process keeps it for longer than `patience`.
+    pub(super) fn control_within(&self, patience: Duration) -> Result<Control, PoolError> {
         close_in_children();
         let process = PROCESS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let fd = self.new_description()?;
         CONTROL_FD.store(fd.as_raw_fd(), SeqCst);
         let file = ControlFile(fd);
-        let deadline = Instant::now() + Duration::from_micros(LIMIT_US);
+        let deadline = Instant::now() + patience;
         while !lock_bytes(file.0.as_fd(), CONTROL_BYTE, 1)? {
-            if Instant::now() > deadline {
+            if Instant::now() >= deadline {
                 return Err(PoolError::Stuck);
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -47,7 +47,7 @@ pub use account::Account;
 pub use header::{NAME_BYTES, PORTS_MAX, PortRecord};
 pub use layout::{Kind, PAGE_BYTES, PoolConfig, RESERVED_BUFFERS, RING_SLOTS_MAX, RINGS_MAX, RingCounts};
 pub use ports::{PortId, Ring};
-pub use registration::{NOTE_BITS, Registration, Sharing};
+pub use registration::{NOTE_BITS, Registration, Sharing, is_in_use};
 pub use transfer::{Transferred, resume, transfer};
 
 use crate::region::{self, Region, RegionError};
@@ -137,8 +137,13 @@ pub struct Pool {
 impl Pool {
     /// Makes a pool without ports.
     pub fn create(config: PoolConfig) -> Result<Arc<Pool>, PoolError> {
+        Pool::create_labelled("ringway-pool", config)
+    }
+
+    /// Like [`Pool::create`]; `label` shows as the memfd's name in `/proc/PID/fd`, 249 bytes at most.
+    pub fn create_labelled(label: &str, config: PoolConfig) -> Result<Arc<Pool>, PoolError> {
         let layout = Layout::new(config)?;
-        let fd = region::create_sealed("ringway-pool", layout.bytes)?;
+        let fd = region::create_sealed(label, layout.bytes)?;
         let region = Region::open(&fd, layout.bytes, layout.bytes)?;
         let mut id = [0; 8];
         rustix::rand::getrandom(&mut id, GetRandomFlags::empty())?;

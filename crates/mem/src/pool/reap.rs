@@ -7,6 +7,7 @@
 //! one who does it may be killed, too.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::control::Control;
 use super::header::{CLEAN, OPENED};
@@ -26,6 +27,13 @@ impl Pool {
         let control = self.control()?;
         self.reap_under(&control);
         Ok(())
+    }
+
+    /// Like [`Pool::reap`]; does nothing if another process has the pool locked.
+    pub fn try_reap(self: &Arc<Pool>) {
+        if let Ok(control) = self.control_within(Duration::ZERO) {
+            self.reap_under(&control);
+        }
     }
 
     pub(super) fn reap_under(self: &Arc<Pool>, _control: &Control) {

@@ -176,8 +176,13 @@ impl Pool {
 
     /// Whether somebody has any port of the pool open.
     pub fn is_in_use(&self) -> bool {
-        is_locked(self.fd(), SEAT_BYTES, SEATS * i64::from(super::PORTS_MAX))
+        is_in_use(self.fd())
     }
+}
+
+/// Whether somebody has any port open of the pool behind a descriptor; asks the kernel, not the memory.
+pub fn is_in_use(pool: BorrowedFd<'_>) -> bool {
+    is_locked(pool, SEAT_BYTES, SEATS * i64::from(super::PORTS_MAX))
 }
 
 fn seats_of(port: PortId) -> i64 {

@@ -70,7 +70,8 @@ fn draft(name: &PortName, counts: RingCounts, sharing: Sharing) -> Result<Draft,
         buffer_bytes: or(extmem.buffer_bytes, default.buffer_bytes),
         object_pages: default.object_pages.max(counts.all_slots() / 32),
     };
-    let pool = registry::pool(&name.pool_name(), config)?;
+    let found = registry::pool(&name.pool_name(), config)?;
+    let pool = &found.pool;
     let registration = pool.open(&name.port_name(), counts, sharing)?;
     let counts = pool.counts(registration.port())?;
     Ok(Draft { rings: rings_of(name, counts)?, registration, counts })

@@ -10,15 +10,18 @@
 //! Unlike the socket hooks these may allocate and take locks: netmap's calls are not made by allocators or in signal
 //! handlers.
 
+use std::ffi::OsStr;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use core::ffi::{CStr, c_char};
 use libc::{c_int, c_ulong};
-use ringway_netmap::{Answer, Device};
+use ringway_netmap::{Answer, Device, meet_in};
 
 use crate::table::{self, Entry};
-use crate::{attach, sys, upgrade};
+use crate::{attach, config, sys, upgrade};
 
 pub(crate) mod epoll;
 pub(crate) mod wait;
@@ -48,6 +51,7 @@ pub(crate) fn opened(path: *const c_char, flags: c_int, answer: c_int) -> c_int 
 
 #[cold]
 fn open(flags: c_int) -> c_int {
+    meet_others();
     let cloexec = if flags & libc::O_CLOEXEC != 0 { libc::EFD_CLOEXEC } else { 0 };
     // SAFETY: integers only.
     let fd = unsafe { libc::eventfd(0, cloexec) };
@@ -60,6 +64,14 @@ fn open(flags: c_int) -> c_int {
             sys::close(fd);
             sys::finish(-(libc::EMFILE as isize)) as c_int
         }
+    }
+}
+
+/// Ports that the program opens meet those of other processes at the monitor that serves it.
+fn meet_others() {
+    let socket = Path::new(OsStr::from_bytes(config::socket_path()));
+    if let Some(folder) = socket.parent() {
+        meet_in(folder);
     }
 }
 

@@ -98,8 +98,8 @@ impl Monitor {
                 false => Err(format!("{name} is of another kind")),
             };
         }
-        let (most, mine) = (self.budget.meetings_max, self.meetings.names_of(peer.uid));
-        if self.meetings.len() >= most || (peer.uid != 0 && mine >= (most * 3).div_ceil(4)) {
+        if !self.has_room_for_name_of(peer.uid) {
+            let most = self.budget.meetings_max;
             return Err(format!("no room for another name: at most {most} are in use at once, 3/4 of them one user's"));
         }
         let used = self.meetings.memory_bytes(peer.uid) + self.connections.charged_bytes(peer.uid);
@@ -110,6 +110,12 @@ impl Monitor {
         let meeting = Meeting::create(request, peer)?;
         self.meetings.insert(name.clone(), meeting);
         Ok(())
+    }
+
+    /// Whether a user may have one more name. No single one may keep the others out.
+    pub(crate) fn has_room_for_name_of(&self, uid: u32) -> bool {
+        let most = self.budget.meetings_max;
+        self.meetings.len() < most && (uid == 0 || self.meetings.names_of(uid) < (most * 3).div_ceil(4))
     }
 
     fn may_join(&self, peer: &Peer, name: &str, meeting: &Meeting) -> Result<(), String> {

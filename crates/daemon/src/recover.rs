@@ -5,14 +5,15 @@
 //! name is his own at most. Without this, who opens a port after the kill would find an empty switch beside the busy one.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ringway_mem::fabric::Fabric;
 use ringway_mem::pool::{self, Pool};
 use ringway_port::meeting::message::What;
+use rustix::fs::{Mode, OFlags};
 
 use crate::meetings::{FABRIC_LABEL, Meeting, POOL_LABEL};
 use crate::monitor::Monitor;
@@ -35,7 +36,7 @@ impl Monitor {
     /// Looks through the processes that this monitor may look into.
     pub(crate) fn recover_meetings(&mut self) {
         for ((name, uid), remains) in look_everywhere() {
-            if self.meetings.get(&name).is_some() || self.meetings.len() >= self.budget.meetings_max {
+            if self.meetings.get(&name).is_some() || !self.has_room_for_name_of(uid) {
                 tracing::warn!(
                     "{name} of uid {uid} is in use by processes of an earlier monitor, but not to be met at"
                 );
@@ -73,14 +74,23 @@ fn look_at(descriptor: &Path, found: &mut BTreeMap<(String, u32), Remains>) {
         (_, Some(name)) => (name, false),
         _ => return,
     };
-    let file = OpenOptions::new().read(true).write(true).open(descriptor);
-    let Some((file, meta)) = file.ok().and_then(|file| file.metadata().ok().map(|meta| (file, meta))) else { return };
+    let Some((file, meta)) = open_memory(descriptor) else { return };
     if !rustix::process::geteuid().is_root() && meta.uid() != rustix::process::geteuid().as_raw() {
         return;
     }
     let remains = found.entry((name.to_owned(), meta.uid())).or_default();
     let files = if is_pool { &mut remains.pools } else { &mut remains.fabrics };
     files.insert(meta.ino(), file);
+}
+
+/// Opens what a descriptor stands for if it is a file without a name. It is looked at first: it may be another by now,
+/// and to open a device has effects.
+fn open_memory(descriptor: &Path) -> Option<(File, Metadata)> {
+    let held = rustix::fs::open(descriptor, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let held = File::from(held);
+    let meta = held.metadata().ok().filter(|meta| meta.is_file() && meta.nlink() == 0)?;
+    let file = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    Some((file.ok()?, meta))
 }
 
 /// The meeting, if anybody is there.

@@ -163,6 +163,6 @@ fn a_control_socket_that_is_misused_answers_with_an_error() {
         raw_request(&monitor.dir, "{\"cmd\":\"status\"}\n{\"cmd\":\"status\"}\n").contains("one request at a time")
     );
     assert_eq!(raw_request(&monitor.dir, &"x".repeat(5000)), "", "an endless line ends the connection");
-    assert!(raw_request(&monitor.dir, "{\"cmd\":\"takeover\",\"format\":77}\n").contains("format 1"));
+    assert!(raw_request(&monitor.dir, "{\"cmd\":\"takeover\",\"format\":77}\n").contains("format 2"));
     assert!(raw_request(&monitor.dir, "{\"cmd\":\"status\"}\n").starts_with("{\"schema\":1,"));
 }

@@ -67,7 +67,11 @@ pub(crate) fn meet(request: &Request) -> Result<Option<Met>, PortError> {
     let failed = |errno| PortError::os(format!("ask the monitor at {} for {}", socket.display(), request.name), errno);
     let refused = |why: String| PortError::refused(&request.name, format!("the monitor says: {why}"));
     let Some(lease) = dial(&socket).map_err(failed)? else { return Ok(None) };
-    send(&lease, &request.encode(), SendFlags::NOSIGNAL).map_err(failed)?;
+    match send(&lease, &request.encode(), SendFlags::NOSIGNAL) {
+        // A monitor without room closes the connection at once; why, it has said.
+        Ok(_) | Err(Errno::PIPE) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
     let (answer, memory) = receive(&lease).map_err(|errno| match errno {
         Errno::AGAIN => {
             let why = format!("the monitor at {} says nothing; look at its process, or replace it", socket.display());

@@ -58,22 +58,21 @@ impl<'a> Output<'a> {
         for i in from..from + count {
             // SAFETY: the caller has put events there.
             let Some(event) = self.events.get(i).map(|e| unsafe { e.assume_init() }) else { return };
-            if !(0..self.kept).any(|k| self.data_at(k) == Some(event.u64)) {
+            if !self.is_among_first(self.kept, event.u64) {
                 self.push(event.events, event.u64);
             }
         }
     }
 
-    fn data_at(&self, i: usize) -> Option<u64> {
-        // SAFETY: the first `len` events have been written, and `kept` is at most `len`.
-        self.events.get(i).filter(|_| i < self.len).map(|e| unsafe { e.assume_init() }.u64)
+    /// Whether an event with this data is among the first `count`.
+    fn is_among_first(&self, count: usize, data: u64) -> bool {
+        // SAFETY: the first `len` events have been written.
+        self.events.iter().take(count.min(self.len)).any(|e| unsafe { e.assume_init() }.u64 == data)
     }
 
     /// Adds an event unless one with the same data is there already.
     pub(super) fn push_unless_reported(&mut self, events: u32, data: u64) {
-        // SAFETY: the first `len` events have been written.
-        let known = self.events.iter().take(self.len).any(|e| unsafe { e.assume_init() }.u64 == data);
-        if !known {
+        if !self.is_among_first(self.len, data) {
             self.push(events, data);
         }
     }
@@ -92,12 +91,18 @@ impl Inner {
             out.kept = out.len;
             self.kept.swap_remove(0);
         }
+        // What the kernel has just reported may have changed over since. Twice in one answer, a program that has read
+        // everything after the first would find nothing after the second.
+        let reported = out.len;
         // Nothing leaves the list during the round, so that nobody gets two turns.
         let mut rest = self.hot.len();
         while rest > 0 && out.room() > 0 {
             rest -= 1;
             let Some((at, slot)) = self.take_turn() else { continue };
             let Some(r) = self.registrations.as_mut_slice().get_mut(slot as usize) else { continue };
+            if out.is_among_first(reported, r.data) {
+                continue;
+            }
             let quiet = match look(r) {
                 Look::Due(events) => {
                     out.push(events, r.data);

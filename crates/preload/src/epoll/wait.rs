@@ -304,3 +304,6 @@ unsafe fn kernel_wait(
         sys::epoll_pwait(epfd, events, max, ms as c_int, mask)
     }
 }
+
+#[cfg(test)]
+mod tests;

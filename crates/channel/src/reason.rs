@@ -72,7 +72,7 @@ pub enum Reason {
     ZeroCopy = 41,
     /// The socket was shared in a way that the library cannot follow.
     Shared = 42,
-    /// A relative had moved the connection to a ring that this process could not get; the connection was reset.
+    /// Another process had moved the connection to a ring that this one could not get; the connection was reset.
     RingOutOfReach = 43,
 }
 
@@ -198,7 +198,9 @@ impl Reason {
             Reason::Shared => {
                 "nothing to mend: the socket came from another process (fork and exec, as sshd does) before its upgrade"
             }
-            Reason::RingOutOfReach => "keep the monitor running while forked processes share connections",
+            Reason::RingOutOfReach => {
+                "keep the monitor running while connections pass between processes (fork, exec, SCM_RIGHTS)"
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use libc::{c_int, timeval};
 use ringway_channel::end::{FILLING, Options, READY, REFUSED, SHARED_BEYOND, SHARED_FAMILY};
 use ringway_channel::layout::{END_REGION_BYTES, RING_MAGIC, RING_REGION_BYTES, RingHeader};
 use ringway_channel::rendezvous::{DESCRIPTORS_MAX, Message, PROTOCOL_VERSION};
-use ringway_channel::{EndPage, Reason};
+use ringway_channel::{EndPage, Path, Reason};
 use ringway_mem::region::{Region, RegionError};
 
 use crate::conn::{Conn, NARROW_BYTES, State};
@@ -98,6 +98,7 @@ fn install(index: u32, c: &'static Conn, message: &Message, ring: Region, page: 
         return;
     }
     set_nodelay(fd);
+    kernel::mark_upgraded(fd, true);
     c.attach(ring.into_raw().0.as_ptr(), page.into_raw().0.as_ptr().cast(), message.role);
     fence(SeqCst);
     epoll::convert(index, c);
@@ -276,6 +277,9 @@ pub(crate) fn share(c: &Conn, fd: c_int) {
     if let Some(page) = c.page() {
         page.shared.store(SHARED_BEYOND, SeqCst);
         fence(SeqCst);
+    }
+    if c.end().is_some_and(|end| end.tx_path() == Path::Demoted && end.rx_path() == Path::Demoted) {
+        kernel::mark_upgraded(fd, false);
     }
 }
 

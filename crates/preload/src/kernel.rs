@@ -132,6 +132,23 @@ pub(crate) fn cookie(fd: c_int) -> Option<u64> {
     unsafe { sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_COOKIE) }.ok()
 }
 
+/// An option that every socket keeps and only packet sockets heed (include/uapi/asm-generic/socket.h).
+const SO_NOFCS: c_int = 43;
+
+/// Notes on the socket itself, for whoever inherits it, that its bytes go by a ring (or no longer do). The note is there
+/// also when no monitor can say so.
+pub(crate) fn mark_upgraded(fd: c_int, upgraded: bool) {
+    let mark = c_int::from(upgraded);
+    // SAFETY: an int of ours.
+    unsafe { sys::setsockopt(fd, libc::SOL_SOCKET, SO_NOFCS, (&raw const mark).cast(), 4) };
+}
+
+/// Whether somebody has noted on the socket that its bytes go by a ring.
+pub(crate) fn is_marked_upgraded(fd: c_int) -> bool {
+    // SAFETY: the option is an int.
+    unsafe { sys::socket_option::<c_int>(fd, libc::SOL_SOCKET, SO_NOFCS) == Ok(1) }
+}
+
 /// The kernel's O_NONBLOCK, the only authority on it.
 pub(crate) fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: F_GETFL takes no argument.

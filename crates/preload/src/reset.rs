@@ -8,7 +8,7 @@ use ringway_channel::{End, Path, Reason};
 use ringway_mem::ring::Violation;
 
 use crate::conn::Conn;
-use crate::{stats, sys};
+use crate::{kernel, stats, sys};
 
 /// Resets the connection and returns the errno of the call that noticed. From here on the kernel
 /// serves the socket, which is unconnected.
@@ -25,8 +25,8 @@ pub(crate) fn violated(conn: &Conn, fd: c_int, _what: Violation) -> c_int {
     libc::ECONNRESET
 }
 
-/// A relative has moved the connection to its ring, and this process cannot get that. The kernel tells this call, the
-/// relatives and the peer.
+/// Somebody who holds the connection has moved it to its ring, and this process cannot get that. The kernel tells this
+/// call, the other holders and the peer.
 #[cold]
 pub(crate) fn out_of_reach(conn: &Conn, fd: c_int) {
     stats::refused(Reason::RingOutOfReach);
@@ -56,4 +56,5 @@ pub(crate) fn disconnect(fd: c_int) {
     let (at, bytes) = ((&raw const address) as usize, size_of::<sockaddr>());
     // SAFETY: the kernel reads the address of the given length.
     unsafe { sys::syscall6(libc::SYS_connect, fd as usize, at, bytes, 0, 0, 0) };
+    kernel::mark_upgraded(fd, false);
 }

@@ -299,7 +299,13 @@ fn classify(fd: c_int) -> Option<(u32, &'static Conn)> {
     // If not, it stays on TCP: whoever it came from may hold it as well and does not know of us.
     c.inherited.store(1, Relaxed);
     if !is_local(fd) || !monitor::attach_now(c.token(index), c, fd) {
-        attach::keep_on_tcp(c, fd, Reason::Shared);
+        if kernel::is_marked_upgraded(fd) {
+            // The monitor is gone, or new. What the ring holds is lost, and the kernel's stream has gaps.
+            c.slot().decide(family::PLAIN);
+            reset::out_of_reach(c, fd);
+        } else {
+            attach::keep_on_tcp(c, fd, Reason::Shared);
+        }
     }
     Some((index, c))
 }

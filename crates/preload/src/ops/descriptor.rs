@@ -170,6 +170,7 @@ pub(crate) fn dissolved(fd: c_int) {
     let cookie = old.cookie.load(Relaxed);
     old.pin();
     if let Some(end) = old.end() {
+        kernel::mark_upgraded(fd, false);
         end.page.options.dissolved.store(1, Release);
         tell_peer(&end, fd);
         stats::count(|s| &s.connections_closed);

@@ -47,6 +47,32 @@ fn a_call_waits_for_the_thread_that_attaches_its_connection() {
     });
 }
 
+/// Who gets an upgraded connection while no monitor can hand out its ring would read doorbells, and nobody would read
+/// what it writes.
+#[test]
+fn a_connection_that_comes_without_its_ring_is_reset_and_others_stay_on_tcp() {
+    in_child(|| {
+        become_a_program();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for upgraded in [true, false] {
+            let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            kernel::mark_upgraded(stream.as_raw_fd(), upgraded);
+            peer.write_all(b"!").unwrap();
+            let (_, c) = classify(stream.as_raw_fd()).unwrap();
+            assert_eq!(c.state(), State::Plain);
+            let (own, others) = (stream.read(&mut [0]), stream.write(b"x").and_then(|_| peer.read(&mut [0])));
+            if upgraded {
+                assert_eq!(own.unwrap_err().kind(), ErrorKind::ConnectionReset);
+                assert_eq!(peer.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+                assert!(others.is_err() && !kernel::is_marked_upgraded(stream.as_raw_fd()));
+            } else {
+                assert_eq!((own.unwrap(), others.unwrap()), (1, 1));
+            }
+        }
+    });
+}
+
 #[test]
 fn an_upgrade_and_epoll_ctl_do_not_wait_for_each_other() {
     in_child(|| {

@@ -50,6 +50,8 @@ pub enum Reason {
     WithoutLibrary = 20,
     /// The program makes its system calls itself (Go), past the library.
     BareCalls = 21,
+    /// Whoever asks may not look into the programs that hold the socket: whether it is on TCP is not known.
+    Unseen = 22,
     /// Urgent data was sent (`MSG_OOB`).
     UrgentData = 32,
     /// `splice`, `tee` or `vmsplice` moves the bytes inside the kernel.
@@ -78,7 +80,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the numbers.
-    pub const ALL: [Reason; 34] = [
+    pub const ALL: [Reason; 35] = [
         Reason::None,
         Reason::NoPartner,
         Reason::PolicyDenied,
@@ -101,6 +103,7 @@ impl Reason {
         Reason::PeerFinished,
         Reason::WithoutLibrary,
         Reason::BareCalls,
+        Reason::Unseen,
         Reason::UrgentData,
         Reason::Splice,
         Reason::Stdio,
@@ -145,6 +148,7 @@ impl Reason {
             Reason::PeerFinished => "peer-finished",
             Reason::WithoutLibrary => "without-library",
             Reason::BareCalls => "bare-calls",
+            Reason::Unseen => "unseen",
             Reason::UrgentData => "urgent-data",
             Reason::Splice => "splice",
             Reason::Stdio => "stdio",
@@ -185,6 +189,7 @@ impl Reason {
             Reason::PeerFinished => "nothing to mend: the peer is done",
             Reason::WithoutLibrary => "start this program with `ringway run` (static and set-uid programs cannot be)",
             Reason::BareCalls => "nothing to mend: Go programs make their system calls themselves",
+            Reason::Unseen => "ask as the user of these programs, or as root",
             Reason::UrgentData => "urgent data has no place in a ring; avoid MSG_OOB",
             Reason::Splice => "use read and write, or sendfile, instead of splice",
             Reason::Stdio => "do not use the socket as a standard stream of the program",

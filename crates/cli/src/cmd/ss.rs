@@ -27,7 +27,7 @@ Examples:
   ringway ss -j | jq '.sockets[] | select(.via == \"tcp\")'
 
 FILTER is the useful part of ss's: state and exclude; src, dst, sport, dport with = != > >= < <=; and, \
-or, not, brackets (quoted for the shell); and ours: via ring|tcp, reason NAME.")]
+or, not, brackets (quoted for the shell); and ours: via ring|tcp|unknown, reason NAME.")]
 pub(super) struct Arguments {
     /// TCP sockets (there are no others; accepted for ss's sake)
     #[arg(short, long)]

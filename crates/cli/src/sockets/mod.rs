@@ -25,6 +25,8 @@ pub(crate) use state::State;
 pub(crate) enum Via {
     Ring,
     Tcp,
+    /// Other users' connection, of which the asked monitor says nothing.
+    Unknown,
 }
 
 impl Via {
@@ -32,6 +34,7 @@ impl Via {
         match self {
             Via::Ring => "ring",
             Via::Tcp => "tcp",
+            Via::Unknown => "unknown",
         }
     }
 }

@@ -35,6 +35,9 @@ pub(crate) fn complete(sockets: &mut [Socket], all: &[Socket], reached: bool) {
             None => judge(socket, other, reached, &mut look),
         };
         (socket.reason, socket.remedy) = (Some(reason.name()), Some(reason.remedy()));
+        if reason == Reason::Unseen {
+            socket.via = Via::Unknown;
+        }
     }
 }
 
@@ -56,6 +59,8 @@ fn judge(socket: &Socket, other: Option<&Socket>, reached: bool, look: &mut dyn 
         (Seen::Obstacle(reason), _) => reason,
         (_, Seen::Obstacle(Reason::WithoutLibrary)) => Reason::NoPartner,
         (_, Seen::Obstacle(reason)) => reason,
+        // Another monitor's, perhaps, or this one's, which tells nobody of other users' connections.
+        (Seen::Nothing, Seen::Nothing) if socket.reason.is_none() => Reason::Unseen,
         _ if !reached => Reason::MonitorAbsent,
         // It waits for an end that we cannot look into.
         (_, Seen::Nothing) if socket.reason.is_some() => Reason::NoPartner,
@@ -128,6 +133,10 @@ mod tests {
         assert_eq!(judged(None, Ready, Obstacle(Reason::WithoutLibrary), true), Reason::NoPartner);
         assert_eq!(judged(Some("no-partner"), Ready, Obstacle(Reason::BareCalls), true), Reason::BareCalls);
         assert_eq!(judged(Some("no-partner"), Ready, Nothing, true), Reason::NoPartner);
+        assert_eq!(judged(Some("no-partner"), Nothing, Nothing, true), Reason::NoPartner);
+        assert_eq!(judged(None, Nothing, Nothing, true), Reason::Unseen);
+        assert_eq!(judged(None, Nothing, Nothing, false), Reason::Unseen);
+        assert_eq!(judged(None, Ready, Nothing, true), Reason::TooShort);
     }
 
     #[test]

@@ -216,11 +216,11 @@ impl Parser<'_> {
 
     fn via(&mut self) -> Result<Expression, FilterError> {
         let equal = self.equality()?;
-        let word = self.word("`ring` or `tcp`")?;
-        let via = [Via::Ring, Via::Tcp].into_iter().find(|via| via.name() == word);
+        let word = self.word("`ring`, `tcp` or `unknown`")?;
+        let via = [Via::Ring, Via::Tcp, Via::Unknown].into_iter().find(|via| via.name() == word);
         match via {
             Some(via) => Ok(Expression::Via { via, equal }),
-            None => Err(self.error_before(&format!("unknown path `{word}`; expected ring or tcp"))),
+            None => Err(self.error_before(&format!("unknown path `{word}`; expected ring, tcp or unknown"))),
         }
     }
 

@@ -97,9 +97,18 @@ fn the_input_reaches_the_program_and_streams_stay_apart() {
     assert!(stderr(&output).contains("bad\n"));
 }
 
-/// Starts a program and waits for the line by which it says that its traps are set.
-fn start_and_wait(mut command: Command) -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+/// Starts a program and waits for the line by which it says that its traps are set. A shell cannot trap what
+/// its caller ignores (as the callers of background jobs do), so every signal starts with its default.
+fn start_and_wait(command: Command) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut started = Command::new("env");
+    started.arg("--default-signal").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => started.env(name, value),
+            None => started.env_remove(name),
+        };
+    }
+    let mut child = started.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
@@ -126,6 +135,7 @@ fn signals_are_passed_on() {
         let script = format!("trap 'echo {name}; exit 9' {name}; echo ready; while :; do sleep 0.01; done");
         let (mut child, mut out) = start_and_wait(run(&["-v"], &["sh", "-c", &script]));
         kill_process(pid_of(&child), signal).unwrap();
+        wait_until(&format!("the end by {name}"), || child.try_wait().unwrap().is_some());
         assert_eq!(child.wait().unwrap().code(), Some(9), "{name}");
         let mut rest = String::new();
         out.read_to_string(&mut rest).unwrap();

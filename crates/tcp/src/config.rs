@@ -46,7 +46,8 @@ impl Setting for u32 {
     type Bounds = (u32, u32);
 
     fn parse(text: &str, (low, high): (u32, u32)) -> Option<u32> {
-        text.parse().ok().filter(|value| (low..=high).contains(value))
+        let hex = text.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16));
+        hex.unwrap_or_else(|| text.parse()).ok().filter(|value| (low..=high).contains(value))
     }
 
     fn show(&self) -> String {
@@ -166,8 +167,9 @@ settings! {
     tcp_ecn: u32 = 2, (0, 2);
     /// A SYN that is sent again asks for no ECN.
     tcp_ecn_fallback: bool = true, ();
-    /// Fast open (RFC 7413), bits: 1 client, 2 server, 4 client without cookie, 0x200 server without cookie.
-    tcp_fastopen: u32 = 1, (0, 0xffff);
+    /// Fast open (RFC 7413), bits: 1 client, 2 server, 4 client without cookie, 0x200 server without cookie, 0x400 every
+    /// listener without asking for it. Others are ignored, as Linux does.
+    tcp_fastopen: u32 = 1, (0, u32::MAX);
     /// The control that connections begin with.
     tcp_congestion_control: Algorithm = Algorithm::Cubic, ();
 

@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("capi", &["stack", "port", "mem"]),
     ("daemon", &["stack", "switch", "sched", "port", "channel", "mem"]),
     ("cli", &["daemon", "stack", "switch", "sched", "port", "wire", "channel", "mem"]),
+    ("packetdrill", &["tcp", "wire"]),
     ("sim", &["stack", "tcp", "wire", "switch", "sched", "port", "mem"]),
 ];
 

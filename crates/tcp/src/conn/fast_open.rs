@@ -63,6 +63,14 @@ impl Conn<'_> {
         if self.state() == State::SynSent { self.cold.tx.len().min(most) as u32 } else { 0 }
     }
 
+    /// How many bytes of data the SYN can take along, while it waits for them; `None` if it does not wait.
+    pub(crate) fn syn_data_room(&self) -> Option<usize> {
+        let FastOpening::Sends { peer_mss, .. } = self.cold.fast_open else { return None };
+        let waits = self.state() == State::SynSent && self.hot.snd_nxt == self.cold.iss && self.cold.tx.len() == 0;
+        let most = usize::from(peer_mss.min(self.cold.window.advertised_mss));
+        waits.then(|| most.saturating_sub(self.syn_options().wire_len()))
+    }
+
     // RFC 7413 4.1.3: a SYN that is sent again does without, in case the path drops what it does not know.
     pub(super) fn give_up_fast_open(&mut self) {
         if self.state() == State::SynSent {

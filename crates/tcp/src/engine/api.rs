@@ -2,7 +2,7 @@
 
 use ringway_wire::{Endpoint, SeqNumber};
 
-use super::{Engine, kind};
+use super::{Engine, fast_open, kind};
 use crate::conn::Conn;
 use crate::conn::state::State;
 use crate::error::{Error, Result};
@@ -99,6 +99,11 @@ impl Engine {
         let listener = &mut self.listeners[index];
         listener.generation = listener.generation.wrapping_add(1);
         (listener.local, listener.backlog, listener.options) = (Some(local), backlog, options.clone());
+        // Linux (`inet_listen`): such a server accepts data with SYNs at every listener, as many as its backlog.
+        let all = fast_open::SERVER | fast_open::SERVER_EVERYWHERE;
+        if self.shared.config.tcp_fastopen & all == all && listener.options.fast_open_queue == 0 {
+            listener.options.fast_open_queue = backlog;
+        }
         Ok(ListenerId { index, generation: listener.generation })
     }
 
@@ -219,6 +224,26 @@ impl Engine {
     /// `BadHandle`.
     pub fn options(&self, id: ConnId) -> Result<&SocketOptions> {
         Ok(&self.cold[self.index(id)?].options)
+    }
+
+    /// Changes a listener's options; connections that begin later have them.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn configure_listener(&mut self, id: ListenerId, change: impl FnOnce(&mut SocketOptions)) -> Result<()> {
+        let index = self.listener_index(id)?;
+        change(&mut self.listeners[index].options);
+        Ok(())
+    }
+
+    /// How many bytes the SYN of a fast open can take along while it waits for them (`TCP_FASTOPEN_CONNECT`, RFC 7413
+    /// 4.2.1); `None` if the connection has no such SYN, or no more.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn syn_data_room(&mut self, id: ConnId) -> Result<Option<usize>> {
+        let index = self.index(id)?;
+        Ok(self.with(index, |conn| conn.syn_data_room()))
     }
 
     /// What a connection is ready for at present: the level, where events are edges.

@@ -13,6 +13,7 @@ pub(crate) const CLIENT: u32 = 1;
 pub(super) const SERVER: u32 = 2;
 pub(crate) const CLIENT_WITHOUT_COOKIE: u32 = 4;
 pub(super) const SERVER_WITHOUT_COOKIE: u32 = 0x200;
+pub(super) const SERVER_EVERYWHERE: u32 = 0x400;
 /// Remote hosts whose cookies are kept; the oldest goes first.
 const COOKIES_KEPT: usize = 256;
 

@@ -81,7 +81,9 @@ mod tests {
 
     #[test]
     fn addresses_are_read_as_they_are_shown() {
-        for (text, family) in [("192.0.2.1:80", Family::V4), ("192.0.2.1:80", Family::V6), ("[2001:db8::1]:9", Family::V6)] {
+        for (text, family) in
+            [("192.0.2.1:80", Family::V4), ("192.0.2.1:80", Family::V6), ("[2001:db8::1]:9", Family::V6)]
+        {
             let end: Endpoint = text.parse::<std::net::SocketAddr>().unwrap().into();
             assert_eq!(parse(&show(end, family), family), Ok(Some(end)));
         }

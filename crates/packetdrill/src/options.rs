@@ -181,8 +181,12 @@ fn set_engine(options: &mut SocketOptions, level: i32, name: i32, value: &[u8]) 
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive = int(value)? != 0,
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline = int(value)? != 0,
-        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => options.receive_buffer_bytes = Some(unsigned(value)?),
-        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => options.send_buffer_bytes = Some(unsigned(value)?),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF | libc::SO_RCVBUFFORCE) => {
+            options.receive_buffer_bytes = Some(unsigned(value)?)
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_SNDBUFFORCE) => {
+            options.send_buffer_bytes = Some(unsigned(value)?)
+        }
         (libc::SOL_SOCKET, libc::SO_LINGER) => {
             let seconds = unsigned(value.get(4..).ok_or(Errno::INVAL)?)?;
             options.linger_s = (int(value)? != 0).then_some(seconds);
@@ -249,7 +253,9 @@ fn engine_option(options: &SocketOptions, level: i32, name: i32) -> Option<i32> 
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => Some(options.keepalive_idle_s.unwrap_or(7200) as i32),
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => Some(options.keepalive_interval_s.unwrap_or(75) as i32),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => Some(options.keepalive_probes.unwrap_or(9) as i32),
-        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => Some(i32::from(options.traffic_class)),
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            Some(i32::from(options.traffic_class))
+        }
         _ => None,
     }
 }

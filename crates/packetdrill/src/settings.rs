@@ -39,7 +39,9 @@ impl Settings {
         let name = name.trim().trim_start_matches("/proc/sys/").replace('/', ".");
         match self.config.set(&name, value.trim().trim_matches('"')) {
             Ok(()) => {}
-            Err(ConfigError::Unknown(_)) => eprintln!("ringway_packetdrill: the engine has no setting `{name}`; ignored"),
+            Err(ConfigError::Unknown(_)) => {
+                eprintln!("ringway_packetdrill: the engine has no setting `{name}`; ignored")
+            }
             Err(error) => eprintln!("ringway_packetdrill: {error}; ignored"),
         }
     }

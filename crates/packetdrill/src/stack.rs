@@ -253,7 +253,9 @@ impl Stack {
             Err(_) => return libc::POLLNVAL as u32,
         };
         let mut bits = u32::from(ready.bits());
-        for (of, also) in [(libc::POLLIN, libc::POLLRDNORM), (libc::POLLOUT, libc::POLLWRNORM), (libc::POLLPRI, libc::POLLRDBAND)] {
+        for (of, also) in
+            [(libc::POLLIN, libc::POLLRDNORM), (libc::POLLOUT, libc::POLLWRNORM), (libc::POLLPRI, libc::POLLRDBAND)]
+        {
             if bits & of as u32 != 0 {
                 bits |= also as u32;
             }

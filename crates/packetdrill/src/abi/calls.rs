@@ -132,9 +132,10 @@ pub(super) unsafe extern "C" fn epoll_ctl(
 ) -> c_int {
     // SAFETY: called through the table; the event is as epoll_ctl(2) wants it.
     let (world, event) = unsafe { (world(userdata), event.as_ref().copied()) };
-    code(world.call(|stack| change(operation, event).and_then(|(what, events, data)| {
-        stack.epoll_change(set, what, fd, events, data).map(|()| 0)
-    })))
+    code(world.call(|stack| {
+        change(operation, event)
+            .and_then(|(what, events, data)| stack.epoll_change(set, what, fd, events, data).map(|()| 0))
+    }))
 }
 
 fn change(operation: c_int, event: Option<libc::epoll_event>) -> Result<(Change, u32, u64)> {

@@ -78,7 +78,13 @@ pub(super) unsafe extern "C" fn read(userdata: Userdata, fd: c_int, out: *mut c_
     unsafe { recv(userdata, fd, out, len, 0) }
 }
 
-pub(super) unsafe extern "C" fn recv(userdata: Userdata, fd: c_int, out: *mut c_void, len: usize, flags: c_int) -> isize {
+pub(super) unsafe extern "C" fn recv(
+    userdata: Userdata,
+    fd: c_int,
+    out: *mut c_void,
+    len: usize,
+    flags: c_int,
+) -> isize {
     // SAFETY: called through the table, with memory as recv(2) wants it.
     let (world, out) = unsafe { (world(userdata), values(out.cast::<u8>(), len)) };
     count(out.and_then(|out| receive(world, fd, out, flags)))
@@ -109,7 +115,12 @@ pub(super) unsafe extern "C" fn readv(userdata: Userdata, fd: c_int, list: *cons
     }
 }
 
-pub(super) unsafe extern "C" fn recvmsg(userdata: Userdata, fd: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
+pub(super) unsafe extern "C" fn recvmsg(
+    userdata: Userdata,
+    fd: c_int,
+    message: *mut libc::msghdr,
+    flags: c_int,
+) -> isize {
     // SAFETY: called through the table, with a message as recvmsg(2) wants it.
     let (world, message) = unsafe { (world(userdata), values(message, 1)) };
     count(message.and_then(|message| {
@@ -118,7 +129,9 @@ pub(super) unsafe extern "C" fn recvmsg(userdata: Userdata, fd: c_int, message: 
             (0, Some(world.call(|stack| stack.take_notice(fd))?))
         } else {
             // SAFETY: as above.
-            let taken = unsafe { pieces(message.msg_iov, message.msg_iovlen).and_then(|list| receive_pieces(world, fd, list, flags)) };
+            let taken = unsafe {
+                pieces(message.msg_iov, message.msg_iovlen).and_then(|list| receive_pieces(world, fd, list, flags))
+            };
             (taken?, world.call(|stack| stack.unread_note(fd)))
         };
         message.msg_flags = flags & libc::MSG_ERRQUEUE;
@@ -134,7 +147,8 @@ pub(super) unsafe extern "C" fn recvmsg(userdata: Userdata, fd: c_int, message: 
 unsafe fn put_control(message: &mut libc::msghdr, control: Option<Control>) -> Result<()> {
     let mut image = Vec::new();
     if let Some(Control { level, kind, data }) = control {
-        let head = libc::cmsghdr { cmsg_len: size_of::<libc::cmsghdr>() + data.len(), cmsg_level: level, cmsg_type: kind };
+        let head =
+            libc::cmsghdr { cmsg_len: size_of::<libc::cmsghdr>() + data.len(), cmsg_level: level, cmsg_type: kind };
         image.extend(head.cmsg_len.to_ne_bytes());
         image.extend(head.cmsg_level.to_ne_bytes());
         image.extend(head.cmsg_type.to_ne_bytes());
@@ -156,7 +170,13 @@ pub(super) unsafe extern "C" fn write(userdata: Userdata, fd: c_int, piece: *con
     unsafe { send(userdata, fd, piece, len, 0) }
 }
 
-pub(super) unsafe extern "C" fn send(userdata: Userdata, fd: c_int, piece: *const c_void, len: usize, flags: c_int) -> isize {
+pub(super) unsafe extern "C" fn send(
+    userdata: Userdata,
+    fd: c_int,
+    piece: *const c_void,
+    len: usize,
+    flags: c_int,
+) -> isize {
     // SAFETY: called through the table, with memory as send(2) wants it.
     let (world, piece) = unsafe { (world(userdata), bytes(piece, len)) };
     count(piece.and_then(|piece| give(world, fd, piece, flags)))
@@ -184,7 +204,12 @@ pub(super) unsafe extern "C" fn sendto(
     count(piece.and_then(|piece| give_to(world, fd, piece, flags, to?)))
 }
 
-pub(super) unsafe extern "C" fn sendmsg(userdata: Userdata, fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
+pub(super) unsafe extern "C" fn sendmsg(
+    userdata: Userdata,
+    fd: c_int,
+    message: *const libc::msghdr,
+    flags: c_int,
+) -> isize {
     // SAFETY: called through the table, with a message as sendmsg(2) wants it.
     unsafe {
         let world = world(userdata);

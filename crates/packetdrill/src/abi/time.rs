@@ -18,7 +18,8 @@ pub(super) unsafe extern "C" fn gettimeofday(userdata: Userdata, out: *mut libc:
     let (world, out) = unsafe { (world(userdata), values(out, 1)) };
     let us = world.now().us();
     code(out.map(|out| {
-        out[0] = libc::timeval { tv_sec: (us / 1_000_000) as libc::time_t, tv_usec: (us % 1_000_000) as libc::suseconds_t };
+        out[0] =
+            libc::timeval { tv_sec: (us / 1_000_000) as libc::time_t, tv_usec: (us % 1_000_000) as libc::suseconds_t };
         0
     }))
 }

@@ -3,7 +3,7 @@
 use ringway_wire::SeqNumber;
 
 use super::open::Peer;
-use super::{Answering, FastOpening, ReceiveWindow, Tally, Timers, Urgent};
+use super::{Answering, FastOpening, Push, ReceiveWindow, Tally, Timers, Urgent};
 use crate::assembler::Assembler;
 use crate::buffer::Ring;
 use crate::ecn::Ecn;
@@ -46,6 +46,7 @@ pub(crate) struct Cold {
     pub(crate) small_end: SeqNumber,
     /// The application said `MSG_MORE` with its last data.
     pub(crate) more_follows: bool,
+    pub(crate) push: Push,
     /// From `copied` to `rcv_nxt`, and behind that what came early.
     pub(crate) rx: Ring,
     /// What of the sequence space behind `rcv_nxt` came early.

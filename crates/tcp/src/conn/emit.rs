@@ -42,9 +42,11 @@ impl Conn<'_> {
     /// The next `len` bytes, FIN with them if `fin`.
     pub(super) fn emit_new(&mut self, batch: &mut dyn TxBatch, len: u32, fin: bool) -> bool {
         let seq = self.hot.snd_nxt;
-        if !self.emit_data(batch, seq, len, fin, true) {
+        let pushed = len > 0 && self.cold.push.is_due(seq + len);
+        if !self.emit_data(batch, seq, len, end_flags(pushed, fin), true) {
             return false;
         }
+        self.cold.push.on_sent(seq + len);
         let space = len + u32::from(fin);
         self.hot.snd_nxt += space;
         if len < u32::from(self.hot.mss) && len > 0 {
@@ -59,7 +61,7 @@ impl Conn<'_> {
             self.cold.pacer.set_max((rate > 0).then_some(rate));
             self.cold.pacer.on_sent(self.shared.now, u64::from(len), 1, None);
         }
-        self.on_sent(space);
+        self.on_sent(space, pushed);
         true
     }
 
@@ -67,7 +69,8 @@ impl Conn<'_> {
     pub(super) fn emit_again(&mut self, batch: &mut dyn TxBatch, resend: Resend) -> bool {
         let (seq, len) = (self.sent_seq(resend.span), resend.span.len() as u32);
         let fin = seq + len > self.hot.write_seq;
-        if !self.emit_data(batch, seq, len - u32::from(fin), fin, false) {
+        let pushed = self.cold.recovery.board.segment(resend.number).is_pushed();
+        if !self.emit_data(batch, seq, len - u32::from(fin), end_flags(pushed, fin), false) {
             return false;
         }
         self.cold.tally.bytes_resent += u64::from(len);
@@ -77,16 +80,8 @@ impl Conn<'_> {
         true
     }
 
-    fn emit_data(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, len: u32, fin: bool, new: bool) -> bool {
-        let last = seq + len == self.hot.write_seq;
-        let mut flags = Bits::ACK;
-        // RFC 9293 3.9.1.2 (MUST-61): PSH on the last segment of what is buffered.
-        if last && len > 0 {
-            flags |= Bits::PSH;
-        }
-        if fin {
-            flags |= Bits::FIN;
-        }
+    fn emit_data(&mut self, batch: &mut dyn TxBatch, seq: SeqNumber, len: u32, end: Bits, new: bool) -> bool {
+        let mut flags = Bits::ACK | end;
         let marking = self.cold.ecn.mark(new && len > 0);
         if marking.cwr {
             flags |= Bits::CWR;
@@ -131,6 +126,7 @@ impl Conn<'_> {
         let unsent = self.hot.write_seq - self.hot.snd_nxt;
         if room > 0 && unsent > 0 {
             let len = (room.min(unsent) as u32).min(u32::from(self.hot.mss));
+            self.cold.push.next_ends(self.hot.snd_nxt + len);
             return self.emit_new(batch, len, false);
         }
         self.emit_control(batch, self.hot.snd_una - 1, Bits::ACK)
@@ -197,4 +193,10 @@ impl Conn<'_> {
         }
         true
     }
+}
+
+/// What the end of a segment says: that a write, or all there is, ends there.
+fn end_flags(pushed: bool, fin: bool) -> Bits {
+    let push = if pushed { Bits::PSH } else { Bits::NONE };
+    if fin { push | Bits::FIN } else { push }
 }

@@ -14,7 +14,7 @@
 //! - `stream`: the application's side.
 //! - `window`: how much the peer may send.
 //! - `recovery`: what is in flight, lost, or due to be sent again.
-//! - `output`: what to send now; `emit`: how it is written.
+//! - `output`: what to send now; `emit`: how it is written; `push`: what carries PSH.
 //! - `timers`: what happens when nothing does.
 //! - `close`: how a connection ends.
 
@@ -33,6 +33,7 @@ mod open;
 mod output;
 mod path;
 mod predicted;
+mod push;
 mod receive;
 mod recovery;
 pub(crate) mod state;
@@ -48,6 +49,7 @@ pub(crate) use fast_open::FastOpening;
 pub(crate) use hot::{Flags, Hot, Owed};
 pub(crate) use info::Tally;
 pub(crate) use open::{Handshake, Peer, mss_for};
+pub(crate) use push::Push;
 use state::State;
 pub(crate) use timers::{Timer, Timers};
 pub(crate) use urgent::Urgent;

@@ -3,7 +3,7 @@
 use ringway_wire::SeqNumber;
 use ringway_wire::tcp::{Flags as Bits, Options, Timestamps};
 
-use super::{Conn, Flags, Owed, ReceiveWindow, State, Timer};
+use super::{Conn, Flags, Owed, Push, ReceiveWindow, State, Timer};
 use crate::config::Config;
 use crate::error::Error;
 use crate::event::Ready;
@@ -99,6 +99,7 @@ impl Conn<'_> {
         self.cold.iss = iss;
         (self.hot.snd_una, self.hot.snd_nxt) = (iss, iss);
         (self.hot.write_seq, self.cold.tx_base) = (iss + 1, iss + 1);
+        self.cold.push = Push::begin(iss + 1);
         self.cold.last_received = self.shared.now;
         self.cold.last_sent = self.shared.now;
         self.cold.last_ack_received = self.shared.now;

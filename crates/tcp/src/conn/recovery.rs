@@ -77,10 +77,13 @@ impl Conn<'_> {
         (self.hot.flags.contains(Flags::TIMESTAMPS) && age_ms < 1 << 24).then(|| age_ms.max(1) * 1000)
     }
 
-    /// A new segment of `len` in sequence space has left.
-    pub(super) fn on_sent(&mut self, len: u32) {
+    /// A new segment of `len` in sequence space has left, `pushed` or not.
+    pub(super) fn on_sent(&mut self, len: u32, pushed: bool) {
         let full = self.cold.recovery.on_transmit(self.shared.now, len as u16);
         assert!(full.is_ok(), "new segments leave only while there is room for their records");
+        if pushed {
+            self.cold.recovery.board.mark_newest_pushed();
+        }
     }
 
     /// Before anything is sent: perhaps the connection was idle.

@@ -66,12 +66,15 @@ impl Conn<'_> {
         if taken < bytes.len() {
             self.hot.flags |= Flags::SEND_BLOCKED;
         }
+        let before = self.hot.write_seq;
         self.cold.tx.push(&bytes[..taken]);
         self.hot.write_seq += taken as u32;
         if flags.contains(SendFlags::URGENT) && taken == bytes.len() {
             self.cold.urgent_sent = Some(self.hot.write_seq);
         }
         self.cold.more_follows = flags.contains(SendFlags::MORE);
+        // Linux (`tcp_sendmsg_locked`): who must wait for room pushes what there is.
+        self.push_written(before, self.cold.more_follows && taken == bytes.len());
         if self.state() != State::SynSent {
             self.owe(Owed::DATA);
         } else if self.cold.fast_open.is_deferred() {

@@ -17,7 +17,7 @@
 //! with the largest window, which is what "SACK panic" attacks aim at.
 
 use super::bit_ring::BitRing;
-use super::segment::{APP_LIMITED, LOST, RETRANSMITTED, SACKED, Segment};
+use super::segment::{APP_LIMITED, LOST, PUSHED, RETRANSMITTED, SACKED, Segment};
 use crate::rate::SendSnapshot;
 use crate::span::Span;
 use crate::time::Instant;
@@ -156,6 +156,12 @@ impl Scoreboard {
         Ok(())
     }
 
+    /// The segment that was sent last carries PSH.
+    pub fn mark_newest_pushed(&mut self) {
+        let newest = self.first.wrapping_add(self.len.saturating_sub(1));
+        self.at_mut(newest).flags |= PUSHED;
+    }
+
     /// The segment `number` was sent again.
     pub fn retransmitted(&mut self, number: u32, now: Instant, snapshot: SendSnapshot, app_limited: bool) {
         self.unlist(number);
@@ -210,7 +216,7 @@ impl Scoreboard {
         }
         let keep = if still_in_flight { RETRANSMITTED } else { 0 };
         let segment = self.at_mut(number);
-        segment.flags = segment.flags & (APP_LIMITED | keep) | SACKED;
+        segment.flags = segment.flags & (APP_LIMITED | PUSHED | keep) | SACKED;
         self.sacked_out += 1;
         self.missing.clear(number);
         self.highest_sacked = self.highest_sacked.max(self.span(number).end);
@@ -318,6 +324,9 @@ impl Scoreboard {
                 let len = if whole { left } else { left.min(mss) };
                 left -= len;
                 lost += u32::from(self.push_like(&segment, len, too_large));
+                if left == 0 && segment.has(PUSHED) {
+                    self.mark_newest_pushed();
+                }
             }
         }
         lost

@@ -34,6 +34,8 @@ pub(super) const RETRANSMITTED: u8 = 4;
 pub(super) const LISTED: u8 = 8;
 /// It was sent when the application, not the network, limited the rate.
 pub(super) const APP_LIMITED: u8 = 16;
+/// It carries PSH, each time it is sent.
+pub(super) const PUSHED: u8 = 32;
 
 impl Segment {
     pub(super) fn has(&self, flag: u8) -> bool {
@@ -43,6 +45,11 @@ impl Segment {
     /// Whether it was ever sent again, so that an ACK of it does not say which transmission arrived (Karn).
     pub fn was_retransmitted(&self) -> bool {
         self.transmissions > 1
+    }
+
+    /// Whether it carries PSH.
+    pub fn is_pushed(&self) -> bool {
+        self.has(PUSHED)
     }
 
     /// When it was sent last.

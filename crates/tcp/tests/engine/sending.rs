@@ -214,12 +214,30 @@ fn the_peers_window_holds_us_back() {
     let mut script = Script::accepted_with_window(2500, plain());
     script.send(5000);
     script.expect(". 1:1001(1000) ack 1");
-    script.expect(". 1001:2001(1000) ack 1");
+    // More than half the window since the last PSH (Linux: `forced_push`).
+    script.expect("P. 1001:2001(1000) ack 1");
     script.expect_nothing();
     script.inject(". 1:1(0) ack 2001 win 3000");
     script.expect(". 2001:3001(1000) ack 1");
-    script.expect(". 3001:4001(1000) ack 1");
+    script.expect("P. 3001:4001(1000) ack 1");
     script.expect("P. 4001:5001(1000) ack 1");
+}
+
+/// RFC 9293 3.9.1.2: PSH where a write ends, also when the segment is sent again and more was written meanwhile.
+#[test]
+fn push_marks_the_ends_of_writes() {
+    let mut script = Script::accepted_plainly(plain());
+    script.configure(|options| options.nodelay = true);
+    script.send(300);
+    script.expect("P. 1:301(300) ack 1");
+    script.send_with(1500, SendFlags::MORE);
+    script.expect(". 301:1301(1000) ack 1");
+    script.send(500);
+    script.expect("P. 1301:2301(1000) ack 1");
+    script.sleep_ms(1000);
+    script.expect("P. 1:301(300) ack 1");
+    script.inject(". 1:1(0) ack 301");
+    script.expect(". 301:1301(1000) ack 1");
 }
 
 #[test]
@@ -259,7 +277,7 @@ fn a_window_that_opens_a_little_is_filled_by_the_probe() {
     script.inject(". 1:1(0) ack 1 win 500");
     script.expect_nothing();
     script.sleep_ms(250);
-    script.expect(". 1:501(500) ack 1");
+    script.expect("P. 1:501(500) ack 1");
 }
 
 #[test]
@@ -294,7 +312,7 @@ fn fin_waits_for_the_window() {
     script.send(3000);
     script.shutdown();
     script.expect(". 1:1001(1000) ack 1");
-    script.expect(". 1001:2001(1000) ack 1");
+    script.expect("P. 1001:2001(1000) ack 1");
     script.expect_nothing();
     script.inject(". 1:1(0) ack 2001 win 1001");
     script.expect("FP. 2001:3001(1000) ack 1");

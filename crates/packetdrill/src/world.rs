@@ -1,11 +1,12 @@
 //! Virtual time and waiting: who moves the clock, who sleeps, and how the two stay in step.
 //!
-//! The thread that made the world is its clockwork: its `usleep` and `netdev_receive` move the clock, and if one of its own
-//! calls has to wait, that call does. Calls of other threads sleep until something has happened. Whenever something
-//! has, the clockwork waits until every sleeper has looked, so a sleeper returns at the instant of its cause, however the
-//! threads are scheduled; and it then gives them a moment of real time to ask what time it is.
+//! One thread is the clockwork: the one whose `usleep` and `netdev_receive` move the clock (at first the one that made the
+//! world). If one of its own calls has to wait, that call moves the clock, too. Calls of other threads sleep until
+//! something has happened. Whenever something has, whoever caused it waits until every sleeper has looked, so a sleeper
+//! returns at the instant of its cause, however the threads are scheduled; and the clockwork then gives it a moment of
+//! real time to ask what time it is.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use crate::stack::Stack;
 
 /// Real time that a thread needs to leave a call and look at the clock.
 const PAUSE: Duration = Duration::from_micros(1500);
+/// Real time that the clockwork's own call waits for another thread when no timer is left.
+const OTHERS_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) struct World {
     state: Mutex<State>,
@@ -25,20 +28,23 @@ pub(crate) struct World {
     changed: Condvar,
     /// A sleeper has looked.
     looked: Condvar,
-    clockwork: ThreadId,
 }
 
 struct State {
     stack: Stack,
-    /// Who sleeps, and until when at most.
-    sleepers: BTreeMap<u64, Option<Instant>>,
-    next_sleeper: u64,
+    clockwork: ThreadId,
+    sleepers: HashMap<ThreadId, Sleeper>,
     /// Counts what has happened.
     turn: u64,
-    /// Sleepers that have not yet looked since the last turn.
-    unsettled: usize,
-    /// One has returned since the last pause.
+    /// A sleeper has returned since the last pause.
     left: bool,
+}
+
+/// A call that waits.
+struct Sleeper {
+    until: Option<Instant>,
+    /// The last turn after which it looked.
+    looked: u64,
 }
 
 /// The next packet that leaves, or none ever will.
@@ -51,14 +57,12 @@ impl World {
     pub(crate) fn new(flags: &str) -> World {
         let state = State {
             stack: Stack::new(flags),
-            sleepers: BTreeMap::new(),
-            next_sleeper: 0,
+            clockwork: std::thread::current().id(),
+            sleepers: HashMap::new(),
             turn: 0,
-            unsettled: 0,
             left: false,
         };
-        let clockwork = std::thread::current().id();
-        World { state: Mutex::new(state), changed: Condvar::new(), looked: Condvar::new(), clockwork }
+        World { state: Mutex::new(state), changed: Condvar::new(), looked: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -80,52 +84,61 @@ impl World {
         patience: impl FnOnce(&mut Stack) -> Patience,
         mut attempt: impl FnMut(&mut Stack) -> Result<T>,
     ) -> Result<T> {
+        let me = std::thread::current().id();
         let mut state = self.lock();
         let patience = patience(&mut state.stack);
-        let mut woken = false;
         loop {
             let result = attempt(&mut state.stack);
             state.stack.collect();
             let done = !matches!(result, Err(Errno::AGAIN)) || patience.is_over(state.stack.now);
-            if woken {
-                state.unsettled -= 1;
+            if state.sleepers.remove(&me).is_some() {
                 state.left |= done;
                 self.looked.notify_all();
             }
             if done {
+                drop(self.settle(state));
                 return result;
             }
-            if std::thread::current().id() == self.clockwork {
-                let Some(next) = state.next_due(patience.deadline()) else {
-                    self.give_up("a call waits for something that can never happen")
-                };
-                state = self.advance(state, next);
-            } else {
-                state = self.sleep(state, patience.deadline());
-                woken = true;
-            }
+            let next = state.next_due(patience.deadline());
+            state = match next {
+                _ if state.clockwork != me => self.sleep(state, patience.deadline(), Duration::MAX),
+                Some(next) => self.advance(state, next),
+                None => self.sleep(state, None, OTHERS_LIMIT),
+            };
         }
     }
 
-    fn sleep<'a>(&self, mut state: MutexGuard<'a, State>, deadline: Option<Instant>) -> MutexGuard<'a, State> {
-        let (id, turn) = (state.next_sleeper, state.turn);
-        state.next_sleeper += 1;
-        state.sleepers.insert(id, deadline);
-        let mut state =
-            self.changed.wait_while(state, |state| state.turn == turn).unwrap_or_else(PoisonError::into_inner);
-        state.sleepers.remove(&id);
+    /// Sleeps until something has happened; the caller then looks whether it was that for which it waits.
+    fn sleep<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        until: Option<Instant>,
+        limit: Duration,
+    ) -> MutexGuard<'a, State> {
+        let turn = state.turn;
+        state.sleepers.insert(std::thread::current().id(), Sleeper { until, looked: turn });
+        let same = |state: &mut State| state.turn == turn;
+        if limit == Duration::MAX {
+            return self.changed.wait_while(state, same).unwrap_or_else(PoisonError::into_inner);
+        }
+        let woken = self.changed.wait_timeout_while(state, limit, same);
+        let (state, waited) = woken.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            self.give_up("a call waits for something that can never happen")
+        }
         state
     }
 
     /// Something may have happened: lets every sleeper look.
     fn settle<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if state.sleepers.is_empty() || std::thread::current().id() != self.clockwork {
+        if state.sleepers.is_empty() {
             return state;
         }
         state.turn += 1;
-        state.unsettled = state.sleepers.len();
+        let turn = state.turn;
         self.changed.notify_all();
-        self.looked.wait_while(state, |state| state.unsettled > 0).unwrap_or_else(PoisonError::into_inner)
+        let unsettled = |state: &mut State| state.sleepers.values().any(|sleeper| sleeper.looked < turn);
+        self.looked.wait_while(state, unsettled).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moves the clock to `until`, doing what is due on the way.
@@ -154,6 +167,7 @@ impl World {
     /// Sleeping moves the clock.
     pub(crate) fn usleep(&self, us: u64) {
         let mut state = self.lock();
+        state.clockwork = std::thread::current().id();
         if state.left || !state.sleepers.is_empty() {
             state = self.pause(state);
         }
@@ -171,6 +185,7 @@ impl World {
     /// The next packet that leaves; if there is none, the clock moves on to where there is.
     pub(crate) fn departure(&self) -> Next {
         let mut state = self.lock();
+        state.clockwork = std::thread::current().id();
         loop {
             if let Some((at, packet)) = state.stack.departed() {
                 return Next::Packet(at, packet);
@@ -196,7 +211,7 @@ impl World {
 impl State {
     /// When something happens by itself: a timer of the engine, the end of a sleeper's patience or of `own`.
     fn next_due(&self, own: Option<Instant>) -> Option<Instant> {
-        let sleepers = self.sleepers.values().copied().flatten();
+        let sleepers = self.sleepers.values().filter_map(|sleeper| sleeper.until);
         self.stack.engine.next_deadline().into_iter().chain(sleepers).chain(own).min()
     }
 }

@@ -234,7 +234,7 @@ fn push_marks_the_ends_of_writes() {
     script.expect(". 301:1301(1000) ack 1");
     script.send(500);
     script.expect("P. 1301:2301(1000) ack 1");
-    script.sleep_ms(1000);
+    script.sleep_ms(300);
     script.expect("P. 1:301(300) ack 1");
     script.inject(". 1:1(0) ack 301");
     script.expect(". 301:1301(1000) ack 1");

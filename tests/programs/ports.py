@@ -11,89 +11,17 @@ the tools run as an unprivileged user.
 
 import argparse
 import contextlib
-import json
 import os
 from pathlib import Path
-import signal
 
-from _bed import RINGWAY, Bed, Report, expect, wait_until
+from _bed import Bed, Report, expect, wait_until
+from _packets import IS_ROOT, USER, Trial
 
-IS_ROOT = os.geteuid() == 0
-USER, STRANGER = (65534, 65534), (65533, 65533)
+STRANGER = (65533, 65533)
 # What a ring holds: so many packets a switch loses none of, however late the receiver looks.
 RING_SLOTS = 1000
 # Packets a second where two senders or receivers follow each other: the test is who meets, not how fast.
 RATE = 20_000
-LIMIT_S = 30
-
-
-class Tool:
-    """A packet tool of its own process, which reports in JSON lines."""
-
-    def __init__(self, bed, stack, tool, port, *words, user=USER):
-        words = [RINGWAY, tool, "-i", port, "--json", "--interval", "0.1", *words]
-        self.program = bed.start(words, False, env={"RINGWAY_SOCKET": str(bed.sockets / "monitor.sock")},
-                                 uid_gid=user if IS_ROOT else None, name=tool)
-        stack.callback(self.program.end)
-        # It says what the port is once it is open.
-        wait_until(f"{tool} at {port}", lambda: self.program.output() or not self.program.running())
-
-    def lines(self):
-        whole = self.program.output().rpartition("\n")[0].splitlines()
-        return [json.loads(line) for line in whole if line.startswith("{")]
-
-    def packets(self):
-        """Counted until now: lines give rates, the summary gives the sum."""
-        return max((line.get("packets", 0) for line in self.lines()), default=0)
-
-    def passes(self):
-        """Waits for packets that were not there yet."""
-        seen = len(self.lines())
-
-        def is_news():
-            expect(self.program.running(), f"ended: {self.program.output()[-600:]}")
-            # The next line's time may have begun before.
-            return any(line.get("packets") for line in self.lines()[seen + 1:])
-        wait_until("packets at a receiver", is_news, LIMIT_S)
-
-    def ends(self, code=0):
-        got = self.program.wait(LIMIT_S)
-        expect(got == code, f"exit code {got}: {self.program.output()[-600:]}")
-
-    def kill(self):
-        expect(self.program.running(), f"ended before it was killed: {self.program.output()[-600:]}")
-        self.program.signal(signal.SIGKILL)
-        self.program.wait(LIMIT_S)
-
-    def stop(self):
-        """Ends it as Ctrl-C does; what a receiver found in its packets."""
-        self.program.signal(signal.SIGINT)
-        self.program.wait(LIMIT_S)
-        return self.findings()
-
-    def findings(self):
-        found = [line["findings"] for line in self.lines() if "findings" in line]
-        expect(found, f"no findings: {self.program.output()[-600:]}")
-        return {name: sum(one[name] for one in found) for name in found[0]}
-
-
-class Trial:
-    """Tools at one monitor; all end with the test."""
-
-    def __init__(self, bed):
-        self.bed, self.stack = bed, contextlib.ExitStack()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.stack.close()
-
-    def gen(self, port, *words, **options):
-        return Tool(self.bed, self.stack, "gen", port, "--fill", *words, **options)
-
-    def sink(self, port, *words, **options):
-        return Tool(self.bed, self.stack, "sink", port, "--check", *words, **options)
 
 
 def expect_only_lost(findings):

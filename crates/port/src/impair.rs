@@ -40,7 +40,7 @@ pub struct Impairment {
 }
 
 /// One direction of the line.
-struct Line {
+pub struct Line {
     how: Impairment,
     state: u64,
     /// By the time at which they are due, and the order in which they came.
@@ -51,7 +51,8 @@ struct Line {
 }
 
 impl Line {
-    fn new(how: Impairment, direction: u64) -> Line {
+    /// `direction` sets the lines of one seed apart.
+    pub fn new(how: Impairment, direction: u64) -> Line {
         let state = how.seed.wrapping_mul(2).wrapping_add(direction);
         Line { how, state, held: BTreeMap::new(), came: 0, busy_until_ns: 0 }
     }
@@ -68,14 +69,15 @@ impl Line {
         ((self.random() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 
-    fn is_full(&self) -> bool {
+    /// Whether it takes no more until some have been given.
+    pub fn is_full(&self) -> bool {
         self.held.len() + 2 > HELD_MAX
     }
 
-    /// Takes a packet, and decides what becomes of it.
-    fn take(&mut self, mut packet: Vec<u8>, now_ns: u64) {
+    /// Takes a packet, and decides what becomes of it. Returns how many will come out: none, one or two.
+    pub fn take(&mut self, mut packet: Vec<u8>, now_ns: u64) -> usize {
         if self.happens(self.how.loss) {
-            return;
+            return 0;
         }
         if self.happens(self.how.corruption) && !packet.is_empty() {
             let bit = self.random() as usize % (packet.len() * 8);
@@ -83,13 +85,19 @@ impl Line {
         }
         let copies = 1 + usize::from(self.happens(self.how.duplication));
         for packet in std::iter::repeat_n(packet, copies) {
-            let due_ns = self.due_ns(packet.len(), now_ns);
+            let due_ns = self.due_at(packet.len(), now_ns);
             self.came += 1;
             self.held.insert((due_ns, self.came), packet);
         }
+        copies
     }
 
-    fn due_ns(&mut self, bytes: usize, now_ns: u64) -> u64 {
+    /// When the next packet is due, if there is one.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.held.keys().next().map(|(due_ns, _)| *due_ns)
+    }
+
+    fn due_at(&mut self, bytes: usize, now_ns: u64) -> u64 {
         let mut due_ns = now_ns;
         if self.how.rate_bytes_per_s > 0 {
             let takes_ns = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.how.rate_bytes_per_s);
@@ -104,7 +112,7 @@ impl Line {
     }
 
     /// Hands packets that are due to `give`, until it has no room.
-    fn give(&mut self, now_ns: u64, mut give: impl FnMut(&[u8]) -> bool) {
+    pub fn give(&mut self, now_ns: u64, mut give: impl FnMut(&[u8]) -> bool) {
         while let Some(first) = self.held.first_entry().filter(|first| first.key().0 <= now_ns) {
             if !give(first.get()) {
                 return;
@@ -185,8 +193,7 @@ impl Backend for Impaired {
     }
 
     fn wakers(&self, wakers: &mut Wakers) {
-        let first =
-            self.tx.iter().chain(&self.rx).filter_map(|line| line.held.keys().next()).map(|(due_ns, _)| *due_ns);
+        let first = self.tx.iter().chain(&self.rx).filter_map(Line::due_ns);
         first.for_each(|due_ns| wakers.at(due_ns));
         wakers.at(crate::clock::monotonic_ns() + LOOK_NS);
         self.inner.backend.wakers(wakers);

@@ -13,7 +13,8 @@ use crate::packets::frame::{self, Addresses, Tag, Template};
 use crate::packets::meter::{Count, Meter};
 use crate::packets::pace::Pace;
 use crate::packets::stop::{NAP, Stop};
-use crate::packets::{Common, open_port, parse_mac};
+use crate::packets::transfer::drain;
+use crate::packets::{Common, open_port, parse_mac, parse_rate};
 
 /// Send generated, numbered packets into a port
 #[derive(Args)]
@@ -61,13 +62,6 @@ pub(super) struct Arguments {
     destination_mac: [u8; 6],
     #[command(flatten)]
     common: Common,
-}
-
-fn parse_rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (0.001..=1e9).contains(&rate) => Ok(rate),
-        _ => Err("expected 0.001 to 1000000000 packets per second".into()),
-    }
 }
 
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
@@ -143,14 +137,4 @@ impl Generator {
         batch.send(filled);
         Ok(sent)
     }
-}
-
-/// Waits until the port has taken what was handed over, or until it is time to end.
-fn drain(port: &mut Port, stop: &mut Stop) -> Result<()> {
-    for ring in 0..port.tx_rings() {
-        while port.unsent(ring)? > 0 && !stop.reached(Instant::now()) {
-            port.wait(Ready::TX, Some(NAP))?;
-        }
-    }
-    Ok(())
 }

@@ -13,6 +13,7 @@ mod lb;
 mod man;
 mod pcap;
 mod ping;
+mod replay;
 mod run;
 mod sink;
 mod ss;
@@ -59,6 +60,7 @@ enum Command {
     Ping(ping::Arguments),
     Bridge(bridge::Arguments),
     Lb(lb::Arguments),
+    Replay(replay::Arguments),
     Http(http::Arguments),
     Bench(bench::Arguments),
     #[command(hide = true)]
@@ -83,6 +85,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Ping(arguments) => ping::main(arguments),
         Command::Bridge(arguments) => bridge::main(arguments),
         Command::Lb(arguments) => lb::main(arguments),
+        Command::Replay(arguments) => replay::main(arguments),
         Command::Http(arguments) => http::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),
         Command::BenchWorker(arguments) => bench::worker(arguments),

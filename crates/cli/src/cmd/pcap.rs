@@ -1,4 +1,4 @@
-//! `ringway pcap`: the bytes of upgraded connections, for tcpdump and Wireshark.
+//! `ringway pcap`: the bytes of upgraded connections, or the packets of a port, for tcpdump and Wireshark.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,6 +18,8 @@ use crate::capture::follow::{Followed, LookError, Tally};
 use crate::capture::pcapng::Writer;
 use crate::monitor;
 use crate::output::talk;
+use crate::packets::meter::{Count, Meter};
+use crate::packets::{Common, is_port_name, recorder};
 use crate::sockets::Socket;
 use crate::sockets::filter::{self, Filter};
 use crate::sockets::merge::{self, MonitorView};
@@ -31,24 +33,31 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// Connections followed at once; each costs a mapping of 2.6 MiB address space.
 const FOLLOWED_MAX: usize = 4096;
 
-/// Capture the bytes of upgraded connections as pcapng
+/// Capture the bytes of upgraded connections, or the packets of a port, as pcapng
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   ringway pcap | tcpdump -r - -A                  what local programs say to each other
   ringway pcap -w redis.pcapng dport = :6379 or sport = :6379
   ringway pcap --connection 12 -c 100 -w ring12.pcapng
+  ringway pcap vale0:watch -w all.pcapng          what reaches a new port of the switch
+  ringway pcap packet:veth0 'udp and dst port 53' | tcpdump -r -
 
-The headers are made up: addresses, ports and sequence numbers are the connection's, there is no \
+Of connections: the headers are made up: addresses, ports and sequence numbers are the connection's, there is no \
 handshake, and each packet is what was new in the ring at a look. Reading takes nothing away and slows \
 nobody; what was overwritten before it could be read is counted, and marked in the packet that follows. \
-Bytes that went by TCP (before the upgrade) are for tcpdump -i lo.")]
+Bytes that went by TCP (before the upgrade) are for tcpdump -i lo.
+
+Of a port: it is opened as any program opens it, and what comes in is taken out of it; packet:IF only looks. \
+EXPR is tcpdump's (pcap-filter(7)), translated by tcpdump.
+
+With -w FILE, lines of rates go to stdout.")]
 pub(super) struct Arguments {
     /// File to write, - for stdout [default: stdout if that is no terminal]
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Only the connection with this number (`ringway ss -i` shows it)
-    #[arg(long, value_name = "N", conflicts_with = "filter")]
+    #[arg(long, value_name = "N")]
     connection: Option<u64>,
     /// Bytes kept of each packet, headers included
     #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(64..=262_144))]
@@ -56,18 +65,55 @@ pub(super) struct Arguments {
     /// End after this many packets
     #[arg(short, long, value_name = "COUNT")]
     count: Option<u64>,
-    /// End after this many seconds
-    #[arg(long, value_name = "SECONDS")]
-    duration: Option<u64>,
+    #[command(flatten)]
+    common: Common,
     /// Folder of the monitor's sockets [default: the monitor that serves this user]
     #[arg(long, value_name = "DIR")]
     socket_dir: Option<PathBuf>,
-    /// Which connections, in the language of `ringway ss`; either end may match
-    #[arg(value_name = "FILTER")]
+    /// A port and an expression; or which connections, in the language of `ringway ss` (either end may match)
+    #[arg(value_name = "PORT [EXPR] | FILTER", conflicts_with = "connection")]
     filter: Vec<String>,
 }
 
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
+    match &arguments.filter[..] {
+        [port, expression @ ..] if is_port_name(port) => port_packets(&arguments, port, &expression.join(" ")),
+        _ => connection_bytes(&arguments),
+    }
+}
+
+impl Arguments {
+    /// Lines of rates go to stdout where the capture does not.
+    fn shows_rates(&self) -> bool {
+        self.write.as_deref().is_some_and(|file| file != Path::new("-"))
+    }
+
+    fn meter(&self) -> Meter {
+        let interval = if self.shows_rates() { self.common.interval } else { Duration::ZERO };
+        Meter::new("captured", interval, self.common.json)
+    }
+}
+
+fn port_packets(arguments: &Arguments, port: &str, expression: &str) -> Result<ExitCode> {
+    let limits = recorder::Limits {
+        snap_bytes: arguments.snaplen as usize,
+        packets: arguments.count.unwrap_or(u64::MAX),
+        duration: arguments.common.duration,
+    };
+    let out = BufWriter::new(open_output(arguments.write.as_deref())?);
+    let mut meter = arguments.meter();
+    let recorder::Recorded { seen, kept } = recorder::record(port, expression, out, &limits, &mut meter)?;
+    if arguments.shows_rates() {
+        meter.finish(kept)?;
+    }
+    let Count { packets, bytes, dropped } = kept;
+    talk(format_args!(
+        "{packets} packets, {bytes} bytes captured of {seen} packets seen, {dropped} dropped by the port"
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn connection_bytes(arguments: &Arguments) -> Result<ExitCode> {
     let filter = filter::parse(&arguments.filter.join(" "))?;
     let mut control = monitor::connect(arguments.socket_dir.clone())?;
     let out = open_output(arguments.write.as_deref())?;
@@ -78,7 +124,7 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     let signals = SignalFd::with_flags(&ends, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let writer = Writer::new(BufWriter::new(out), arguments.snaplen)?;
     let mut capture = Capture { writer, followed: Vec::new(), refused: HashSet::new(), tally: Tally::default() };
-    let outcome = capture.run(&mut control, &arguments, &filter, &signals);
+    let outcome = capture.run(&mut control, arguments, &filter, &signals);
     let flushed = capture.writer.flush();
     let Tally { packets, payload_bytes, lost_bytes } = capture.tally;
     talk(format_args!("{packets} packets, {payload_bytes} bytes captured, {lost_bytes} bytes lost"));
@@ -111,14 +157,17 @@ impl Capture {
     fn run(&mut self, control: &mut Control, options: &Arguments, filter: &Filter, signals: &SignalFd) -> Result<()> {
         let started = Instant::now();
         let packets_max = options.count.unwrap_or(u64::MAX);
+        let mut meter = options.meter();
         let mut refresh_at = started;
         if let Some(number) = options.connection {
             self.follow(control, number)?;
         }
         while self.tally.packets < packets_max
-            && options.duration.is_none_or(|seconds| started.elapsed() < Duration::from_secs(seconds))
+            && options.common.duration.is_none_or(|duration| started.elapsed() < duration)
             && matches!(signals.read_signal(), Ok(None))
         {
+            let Tally { packets, payload_bytes, .. } = self.tally;
+            meter.tick(Instant::now(), Count { packets, bytes: payload_bytes, dropped: 0 })?;
             if Instant::now() >= refresh_at {
                 if !self.refresh(control, options.connection, filter)? {
                     break;

@@ -1,11 +1,14 @@
 //! What the packet tools share: ports opened with their limits said aloud, generated frames, rates, an end.
 
+pub(crate) mod expression;
 pub(crate) mod flow;
 pub(crate) mod frame;
 pub(crate) mod meeting;
 pub(crate) mod meter;
 pub(crate) mod order;
 pub(crate) mod pace;
+pub(crate) mod recorder;
+pub(crate) mod schedule;
 pub(crate) mod stop;
 pub(crate) mod transfer;
 
@@ -45,12 +48,26 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A rate in packets per second.
+pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.001..=1e9).contains(&rate) => Ok(rate),
+        _ => Err("expected 0.001 to 1000000000 packets per second".into()),
+    }
+}
+
 /// A hardware address as six bytes in hexadecimal.
 pub(crate) fn parse_mac(text: &str) -> Result<[u8; 6], String> {
     let parts: Vec<&str> = text.split(':').collect();
     let byte = |part: &&str| (part.len() <= 2).then(|| u8::from_str_radix(part, 16).ok()).flatten();
     let bytes: Option<Vec<u8>> = parts.iter().map(byte).collect();
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| "expected six bytes, as in 02:00:00:00:00:01".into())
+}
+
+/// Whether a word is meant as the name of a port, be it right or not: what comes before its first colon says so.
+pub(crate) fn is_port_name(word: &str) -> bool {
+    const SCHEMES: [&str; 7] = ["netmap", "shm", "xdp", "packet", "tap", "pcap", "null"];
+    word.split_once(':').is_some_and(|(scheme, _)| SCHEMES.contains(&scheme) || scheme.starts_with("vale"))
 }
 
 /// Opens a port and says on stderr what it is and what it cannot do.

@@ -1,10 +1,13 @@
 //! Passing packets on from one port's ring to another's: buffers change places where both ports share a pool, and are
 //! copied where they do not.
 
+use std::time::Instant;
+
 use anyhow::Result;
-use ringway_port::{Port, RxBatch, TxBatch};
+use ringway_port::{Port, Ready, RxBatch, TxBatch};
 
 use super::meter::Count;
+use super::stop::{NAP, Stop};
 
 /// Moves what has come in on a ring of `from` to a ring of `to`, at most `most` slots and whole packets only; the
 /// caller syncs. What finds no room stays where it is.
@@ -74,6 +77,16 @@ pub(crate) fn pass_packet(
     let mut packet = Vec::new();
     from.copy_packet(at, slots, &mut packet);
     to.put(filled, &packet)
+}
+
+/// Waits until a port has taken what was handed over to it, or until it is time to end.
+pub(crate) fn drain(port: &mut Port, stop: &mut Stop) -> Result<()> {
+    for ring in 0..port.tx_rings() {
+        while port.unsent(ring)? > 0 && !stop.reached(Instant::now()) {
+            port.wait(Ready::TX, Some(NAP))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -78,6 +78,11 @@ impl LockWord {
         self.lock_with(|_, _| None)
     }
 
+    /// Whether the last holder died inside, and nobody has taken the lock since.
+    pub fn holder_died(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & (OWNER_DIED | TID_MASK) == OWNER_DIED
+    }
+
     #[inline]
     fn lock_with(&self, wait: impl FnOnce(&AtomicU32, u32) -> Option<bool>) -> Option<Held<'_>> {
         let me = Me::current();
@@ -291,7 +296,9 @@ mod tests {
         }
         // SAFETY: waits for the child made above.
         unsafe { libc::waitpid(child, ptr::null_mut(), 0) };
+        assert!(lock.holder_died());
         assert!(lock.lock().unwrap().owner_died());
+        assert!(!lock.holder_died());
         assert!(!lock.lock().unwrap().owner_died());
     }
 }

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use ringway_mem::pool::Ring;
-use ringway_port::{Port, PortError, adopt, clock, registry};
+use ringway_port::{Port, PortError, clock, registry};
+use ringway_switch::adopt;
 use rustix::io::Errno;
 
 use crate::abi::{flag, mode};

@@ -339,3 +339,25 @@ fn a_descriptor_from_elsewhere_goes_on_where_it_was() {
     b.ioctl(abi::NIOCRXSYNC, 0).unwrap();
     assert_eq!(take(&b), [3]);
 }
+
+#[test]
+fn a_port_of_a_switch_is_shared_passed_on_and_detached_with_its_last_user() {
+    let (a, b) = (Device::default(), Device::default());
+    register(&a, "valePass:a", mode::ALL_NIC, 0).unwrap();
+    register(&b, "valePass:b", mode::ALL_NIC, 0).unwrap();
+    assert_eq!(register(&Device::default(), "valePass:a", mode::ALL_NIC, flag::EXCLUSIVE), Err(Errno::BUSY));
+    let second = Device::default();
+    register(&second, "valePass:a", mode::ONE_NIC, 0).unwrap();
+    let copy = a.with_binding(|binding| binding.port.fd().try_clone_to_owned().unwrap());
+    let adopted = Device::adopt(copy).unwrap();
+    assert_eq!(adopted.with_binding(|binding| binding.port.info().name.clone()), "valePass:a");
+    drop((a, second));
+    put(&adopted, 0xff);
+    adopted.ioctl(abi::NIOCTXSYNC, 0).unwrap();
+    b.ioctl(abi::NIOCRXSYNC, 0).unwrap();
+    assert_eq!(take(&b), [0xff]);
+    let pool = b.with_binding(|binding| binding.port.pool().clone());
+    assert_eq!(pool.ports().count(), 2);
+    drop(adopted);
+    assert_eq!(pool.ports().count(), 1);
+}

@@ -19,6 +19,9 @@ pub trait Backend: Send {
     /// Fills free slots of `rx`. The user has just given back `released` slots, which are the last of the free ones.
     fn sync_rx(&mut self, ring: usize, rx: &RxKring, released: u32, now_ns: u64) -> Result<(), PortError>;
 
+    /// Before a sync of tx ring `ring`: who synced it before died inside.
+    fn sender_died(&mut self, _ring: usize) {}
+
     /// What ends a wait besides somebody moving the port's rings.
     fn wakers(&self, _wakers: &mut Wakers) {}
 }

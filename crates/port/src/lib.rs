@@ -63,5 +63,5 @@ pub use error::PortError;
 pub use info::{Counters, Info, Transport};
 pub use kring::{RxKring, TxKring};
 pub use name::PortName;
-pub use open::{adopt, open, open_in, open_name};
+pub use open::{adopt, adopt_registration, open, open_in, open_name};
 pub use port::{Port, Ready, Rings};

@@ -131,11 +131,20 @@ fn open_nameless(pool: &Arc<Pool>, name: &str, counts: RingCounts) -> Result<Reg
 /// # Errors
 /// It is none, or of a kind whose other side cannot be reached by its memory alone.
 pub fn adopt(fd: OwnedFd) -> Result<Port, PortError> {
-    let registration = registry::attach(fd.as_fd())?.registration_of(fd)?;
+    adopt_registration(registry::attach(fd.as_fd())?.registration_of(fd)?)
+}
+
+/// Like [`adopt`], for what the descriptor has been found to stand for.
+///
+/// # Errors
+/// As for [`adopt`].
+pub fn adopt_registration(registration: Registration) -> Result<Port, PortError> {
     let (pool, port) = (registration.pool().clone(), registration.port());
     let port_name = pool.name(port)?;
     if pool.peer(port).is_some() {
-        let name: PortName = format!("netmap:{port_name}").parse()?;
+        let met_at = pool.met_at();
+        let of_switch = met_at.starts_with("vale").then_some(met_at.as_str());
+        let name: PortName = format!("{}:{port_name}", of_switch.unwrap_or("netmap")).parse()?;
         return pipe_port(&name, registration, None);
     }
     if !port_name.starts_with("null") {

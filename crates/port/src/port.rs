@@ -28,6 +28,8 @@ pub struct Port {
     pub(crate) backend: Box<dyn Backend>,
     observers: Vec<Box<dyn Observer>>,
     registration: Registration,
+    /// Dropped after the registration.
+    kept: Vec<Box<dyn Send>>,
 }
 
 /// A ring from both sides: the user's handle, and the port's.
@@ -85,7 +87,7 @@ impl Port {
                 rx.push(Receiving { kring: RxKring::new(user.clone()), user, partial: vec![] });
             }
         }
-        Ok(Port { info, tx, rx, backend, observers: vec![], registration })
+        Ok(Port { info, tx, rx, backend, observers: vec![], registration, kept: vec![] })
     }
 
     pub fn info(&self) -> &Info {
@@ -95,6 +97,11 @@ impl Port {
     /// Says one more thing that the user should know before trusting results.
     pub fn add_limit(&mut self, limit: Option<String>) {
         self.info.limits.extend(limit);
+    }
+
+    /// Keeps a thing until the port is closed; it is dropped right after that.
+    pub fn keep(&mut self, thing: impl Send + 'static) {
+        self.kept.push(Box::new(thing));
     }
 
     /// How many tx rings can be used here; their numbers are 0 up to that.
@@ -183,7 +190,10 @@ impl Port {
         let rings = self.tx.len() as u32;
         let sending = self.tx.get_mut(ring).ok_or(PortError::NoRing { ring: ring as u32, rings })?;
         let Sending { user, kring, partial } = sending;
-        let _held = user.kring().own.lock.lock().map_err(|_| PortError::Busy)?;
+        let held = user.kring().own.lock.lock().map_err(|_| PortError::Busy)?;
+        if held.owner_died() {
+            self.backend.sender_died(ring);
+        }
         let before = user.kring().own.rhead.load(Relaxed);
         check::accept(user)?;
         let rhead = user.kring().own.rhead.load(Relaxed);

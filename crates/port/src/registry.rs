@@ -58,6 +58,7 @@ fn find(what: What, name: &str, config: PoolConfig) -> Result<Found, PortError> 
     let mut memory = memory.into_iter();
     let fd = memory.next().ok_or_else(|| PortError::refused(name, "the monitor sent no memory"))?;
     let pool = attached(fd.as_fd(), Some(name))?;
+    pool.set_met_at(name);
     Ok(Found { pool, fabric: memory.next(), limit: None, _lease: Some(lease) })
 }
 
@@ -71,6 +72,7 @@ fn own_pool(name: &str, config: PoolConfig) -> Result<Found, PortError> {
     }
     pools.retain(|_, pool| pool.strong_count() > 0);
     let pool = Pool::create(config)?;
+    pool.set_met_at(name);
     pools.insert(name.to_owned(), Arc::downgrade(&pool));
     Ok(found(pool))
 }

@@ -57,6 +57,6 @@ pub use batch::{BATCH_SLOTS, Batch, Collected, Fragment};
 pub use forward::{Forward, Source};
 pub use frame::{Frame, HEAD_BYTES, Verdict, is_group};
 pub use headers::{Headers, Ip};
-pub use names::{open, open_any};
+pub use names::{adopt, open, open_any};
 pub use sender::Sender;
 pub use switch::{Switch, SwitchError};

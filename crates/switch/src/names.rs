@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -10,7 +11,7 @@ use ringway_mem::fabric::Fabric;
 use ringway_mem::pool::{PoolConfig, RingCounts};
 use ringway_port::name::{RingsName, Scheme};
 use ringway_port::registry::{self, Found};
-use ringway_port::{Port, PortError, PortName, open_in, open_name};
+use ringway_port::{Port, PortError, PortName, adopt_registration, open_in, open_name};
 
 use crate::modules::bridge::Bridge;
 use crate::{Switch, vale};
@@ -41,24 +42,53 @@ pub fn open(name: &str) -> Result<Port, PortError> {
 /// As for [`open`].
 pub fn open_any(name: &PortName) -> Result<Port, PortError> {
     let Scheme::Vale { switch } = &name.scheme else { return open_name(name) };
-    if let Some(region) = name.options.region {
-        let why = format!("the ports of a switch lie in its own memory; leave @{region} out");
-        return Err(PortError::refused(name.to_string(), why));
-    }
+    refuse_options(name)?;
     // Kept until the port is open: so long the switch stays.
     let found = registry::switch(&name.pool_name(), MEMORY)?;
     let mut port = match name.rings {
         RingsName::Master(_) | RingsName::Slave(_) => open_in(&found.pool, &name.to_string())?,
-        RingsName::AllNic | RingsName::Nic(_) => {
-            vale::open(&self::switch(switch, &found)?, &found.pool, &name.port_name(), counts(name))?
-        }
+        RingsName::AllNic | RingsName::Nic(_) => vale::open_shared(&self::switch(switch, &found)?, &found.pool, name)?,
         _ => return Err(PortError::refused(name.to_string(), "a port of a switch has no host rings")),
     };
     port.add_limit(found.limit);
     Ok(port)
 }
 
-fn counts(name: &PortName) -> RingCounts {
+/// Options that mean nothing at a switch.
+fn refuse_options(name: &PortName) -> Result<(), PortError> {
+    let options = &name.options;
+    let what = match () {
+        () if options.region.is_some() => "@N",
+        () if options.share.is_some() => "@share",
+        () if options.extmem.is_some() => "@extmem",
+        () => return Ok(()),
+    };
+    Err(PortError::refused(name.to_string(), format!("the ports of a switch lie in its own memory; leave {what} out")))
+}
+
+/// The port that a descriptor stands for which another process, or this one before it executed a program, opened.
+///
+/// # Errors
+/// As for [`ringway_port::adopt`]; a port of a switch that this process cannot reach by the name under which it is met.
+pub fn adopt(fd: OwnedFd) -> Result<Port, PortError> {
+    let pool = registry::attach(fd.as_fd())?;
+    let met_at = pool.met_at();
+    let Some(switch) = met_at.strip_prefix("vale") else { return ringway_port::adopt(fd) };
+    let registration = pool.registration_of(fd)?;
+    if pool.peer(registration.port()).is_some() {
+        return adopt_registration(registration);
+    }
+    let name: PortName = format!("{met_at}:{}", pool.name(registration.port())?).parse()?;
+    let found = registry::switch(&name.pool_name(), pool.config())?;
+    if found.pool.id() != pool.id() {
+        let why = "its switch is another process's, and only a monitor could lead there; start one";
+        return Err(PortError::refused(name.to_string(), why));
+    }
+    vale::port_of(&self::switch(switch, &found)?, registration, name.to_string(), &|_, _| true)
+}
+
+/// The rings that a name asks for.
+pub(crate) fn counts(name: &PortName) -> RingCounts {
     let conf = name.options.conf;
     let or = |n: u32, default: u32| if n == 0 { default } else { n };
     RingCounts {

@@ -42,6 +42,11 @@ impl Sender {
         }
     }
 
+    /// The number of the ring in its port.
+    pub(crate) fn ring(&self) -> u8 {
+        self.source.ring
+    }
+
     /// Forwards all whole frames that are pending, in batches, and gives the slots back. Never waits: frames for which
     /// a receiver has no room are dropped and counted.
     pub fn forward(&mut self, tx: &TxKring, now_ns: u64) -> Delivered {
@@ -71,7 +76,8 @@ impl Sender {
                 frame.verdict = Verdict::To { port, ring: self.source.ring };
             }
         }
-        let sending = Sending { batch: &self.batch, pool: tx.ring().pool(), owner: owner_of(self.source.port) };
+        let sending =
+            Sending { batch: &self.batch, pool: tx.ring().pool(), owner: owner_of(self.source.port, self.source.ring) };
         let mut receivers = Delivering { switch: &self.switch, ports: &self.ports, sending };
         self.fanout.run(self.source.port, self.source.ring, self.batch.frames(), &mut receivers)
     }

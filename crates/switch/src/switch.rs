@@ -1,10 +1,11 @@
 //! A switch: the ports that sit at it, coming and going while traffic flows.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ringway_mem::fabric::{Fabric, FabricError, SWITCH_PORTS_MAX, SWITCH_RINGS_MAX};
-use ringway_mem::pool::{Kind, Pool, PortId, Ring};
+use ringway_mem::pool::{Kind, Pool, PortId, Registration, Ring};
 
 use crate::forward::Forward;
 use crate::receiver::Receiver;
@@ -103,12 +104,26 @@ impl Switch {
     /// # Errors
     /// No place, unknown pool, or a switch that is stuck.
     pub fn attach(&self, pool: &Arc<Pool>, port: PortId) -> Result<u8, SwitchError> {
+        self.attach_unless(pool, port, false)
+    }
+
+    /// The number of a port that somebody else may have attached already; attaches it if not.
+    ///
+    /// # Errors
+    /// As [`Switch::attach`].
+    pub fn join(&self, registration: &Registration) -> Result<u8, SwitchError> {
+        self.attach_unless(registration.pool(), registration.port(), registration.is_shared())
+    }
+
+    fn attach_unless(&self, pool: &Arc<Pool>, port: PortId, is_shared: bool) -> Result<u8, SwitchError> {
         self.make_room(pool)?;
         let _control = self.fabric.control().map_err(|_| SwitchError::Stuck)?;
         let seats = self.fabric.seats();
-        if let Some(dead) = seats.iter().position(|seat| seat.occupant() == Some((pool.id(), port))) {
+        match seats.iter().position(|seat| seat.occupant() == Some((pool.id(), port))) {
+            Some(number) if is_shared => return Ok(number as u8),
             // It was opened anew before its place was free, and is as its dead user left it.
-            return Err(SwitchError::Busy(dead as u32));
+            Some(dead) => return Err(SwitchError::Busy(dead as u32)),
+            None => {}
         }
         let number = seats.iter().position(|seat| seat.occupant().is_none()).ok_or(SwitchError::Full)?;
         pool.port_record(port).map_err(|_| SwitchError::NoPort(port.0))?.pin(true);
@@ -154,7 +169,7 @@ impl Switch {
             rings.map(|(index, ring)| Receiver::new(&self.fabric, number.into(), index as u32, ring)).collect();
         receivers.iter().for_each(|receiver| receiver.leases().close());
         self.fabric.changed();
-        self.release_leases_of(number);
+        self.release_leases_of(number, 0..SWITCH_RINGS_MAX as u8);
         self.wait_until_quiet(number, &receivers, patience)?;
         seat.leave();
         self.module.port_left(number);
@@ -211,11 +226,22 @@ impl Switch {
         self.detach_under_lock(number, patience).map(|()| Some(pool))
     }
 
-    /// Ends what a port that is gone had leased: the slots are blanked and shown, and who waited behind them goes on.
-    pub(crate) fn release_leases_of(&self, number: u8) {
+    /// Detaches a port if its last user is gone.
+    pub(crate) fn let_go(&self, number: u8) {
+        let Ok(control) = self.fabric.control() else { return };
+        let detached = self.detach_dead(number, Duration::from_millis(QUIET_MS));
+        drop(control);
+        // A stopped sender keeps the place; the next port that attaches tries again to free it.
+        if let Ok(Some(pool)) = detached {
+            let _ = pool.reap();
+        }
+    }
+
+    /// Ends what a sender that is gone had leased: the slots are blanked and shown, and who waited behind them goes on.
+    pub(crate) fn release_leases_of(&self, number: u8, rings: Range<u8>) {
         let ports = self.read_ports();
-        let owner = owner_of(number);
-        for receiver in ports.receivers.iter().flatten() {
+        let owners = rings.map(|ring| owner_of(number, ring));
+        for (owner, receiver) in owners.flat_map(|owner| ports.receivers.iter().flatten().map(move |r| (owner, r))) {
             while let Some(lease) = receiver.leases().inherit(receiver.ends(), owner, owner) {
                 receiver.blank(lease.first, lease.slots);
                 receiver.finish(lease);
@@ -223,13 +249,22 @@ impl Switch {
         }
     }
 
-    /// If the oldest lease of a ring is a dead port's, ends what that port has leased.
+    /// If the oldest lease of a ring is a dead sender's, ends what that one has leased.
     pub(crate) fn unblock(&self, receiver: &Receiver) {
         let Some(owner) = receiver.leases().blocker(receiver.ends()) else { return };
-        let seat = self.fabric.seats().get(owner.wrapping_sub(1) as usize);
+        let Some((number, ring)) = sender_of(owner) else { return };
+        let seat = self.fabric.seats().get(usize::from(number));
         let Some((pool, port)) = seat.and_then(|seat| seat.occupant()) else { return };
-        if self.pool(pool).is_some_and(|pool| !pool.is_open(port)) {
-            self.release_leases_of((owner - 1) as u8);
+        let Some(pool) = self.pool(pool) else { return };
+        if !pool.is_open(port) {
+            return self.release_leases_of(number, ring..ring + 1);
+        }
+        // The port lives on with another user of it, who has not synced this ring since.
+        let Some(tx) = pool.ring(port, Kind::Tx, ring.into()) else { return };
+        let lock = &tx.kring().own.lock;
+        let held = lock.holder_died().then(|| lock.try_lock()).flatten();
+        if held.as_ref().is_some_and(|held| held.owner_died()) {
+            self.release_leases_of(number, ring..ring + 1);
         }
     }
 
@@ -276,9 +311,15 @@ impl Switch {
     }
 }
 
-/// A port's number in the books of leases; 0 is nobody.
-pub(crate) fn owner_of(number: u8) -> u32 {
-    u32::from(number) + 1
+/// The number of a port's tx ring in the books of leases; 0 is nobody.
+pub(crate) fn owner_of(number: u8, ring: u8) -> u32 {
+    u32::from(number) * SWITCH_RINGS_MAX + u32::from(ring) % SWITCH_RINGS_MAX + 1
+}
+
+/// The port and ring that have this number in the books.
+fn sender_of(owner: u32) -> Option<(u8, u8)> {
+    let sender = owner.checked_sub(1)?;
+    Some((u8::try_from(sender / SWITCH_RINGS_MAX).ok()?, (sender % SWITCH_RINGS_MAX) as u8))
 }
 
 fn rx_rings(pool: &Arc<Pool>, port: PortId) -> Vec<Ring> {

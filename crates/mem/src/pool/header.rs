@@ -10,7 +10,7 @@ pub const NAME_BYTES: usize = 64;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"ringpool");
 /// Of the layout below and in `layout`; who finds another one refuses the region.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 #[repr(C)]
 pub(super) struct Header {
@@ -21,6 +21,31 @@ pub(super) struct Header {
     pub(super) object_pages: AtomicU32,
     /// Random; tells one region from another.
     pub(super) id: AtomicU64,
+    /// The name under which its users met; see [`Text`].
+    pub(super) met_at: Text,
+}
+
+/// A name in shared memory: up to [`NAME_BYTES`] bytes, zeros behind them.
+#[repr(transparent)]
+pub(super) struct Text([AtomicU64; NAME_BYTES / 8]);
+
+impl Text {
+    /// Writes a name, cut to the bytes that there are.
+    pub(super) fn set(&self, name: &str) {
+        let mut bytes = [0; NAME_BYTES];
+        let len = name.len().min(NAME_BYTES);
+        bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+        for (word, chunk) in self.0.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*chunk), Relaxed);
+        }
+    }
+
+    /// The name, whatever bytes it has made readable.
+    pub(super) fn get(&self) -> String {
+        let bytes: Vec<u8> = self.0.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+        let end = bytes.iter().position(|b| *b == 0).unwrap_or(NAME_BYTES);
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
 }
 
 /// `state` of a record.
@@ -51,7 +76,7 @@ pub struct PortRecord {
     pub(super) domain: AtomicU64,
     /// What back ends of the port keep here, by their own rules.
     pub scratch: [AtomicU64; 8],
-    name: [AtomicU64; NAME_BYTES / 8],
+    pub(super) name: Text,
 }
 
 const _: () = assert!(size_of::<PortRecord>() == 256);
@@ -83,20 +108,5 @@ impl PortRecord {
     pub(super) fn counts(&self) -> RingCounts {
         let [tx, host_tx, rx, host_rx, tx_slots, rx_slots] = self.counts.each_ref().map(|word| word.load(Relaxed));
         RingCounts { tx, host_tx, rx, host_rx, tx_slots, rx_slots }
-    }
-
-    pub(super) fn set_name(&self, name: &str) {
-        let mut bytes = [0; NAME_BYTES];
-        bytes[..name.len()].copy_from_slice(name.as_bytes());
-        for (word, chunk) in self.name.iter().zip(bytes.as_chunks::<8>().0) {
-            word.store(u64::from_le_bytes(*chunk), Relaxed);
-        }
-    }
-
-    /// The name, whatever bytes it has made readable.
-    pub(super) fn name(&self) -> String {
-        let bytes: Vec<u8> = self.name.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
-        let end = bytes.iter().position(|b| *b == 0).unwrap_or(NAME_BYTES);
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 }

@@ -194,6 +194,16 @@ impl Pool {
         self.id
     }
 
+    /// The name under which its users met; empty if nobody has said. Anybody who maps the pool may have written it.
+    pub fn met_at(&self) -> String {
+        self.header().met_at.get()
+    }
+
+    /// Says under which name it was found.
+    pub fn set_met_at(&self, name: &str) {
+        self.header().met_at.set(name);
+    }
+
     /// Length of the region: what a program maps, in bytes.
     pub fn bytes(&self) -> usize {
         self.layout.bytes

@@ -176,7 +176,7 @@ impl Pool {
     }
 
     pub fn name(&self, port: PortId) -> Result<String, PoolError> {
-        Ok(self.record(port.0)?.name())
+        Ok(self.record(port.0)?.name.get())
     }
 
     /// The other end of a pipe.
@@ -283,7 +283,7 @@ impl Pool {
         record.domain.store(0, Relaxed);
         record.scratch.iter().for_each(|word| word.store(0, Relaxed));
         record.set_counts(counts);
-        record.set_name(name);
+        record.name.set(name);
         let base = self.layout.objects + first as usize * PAGE_BYTES;
         // SAFETY: these pages are the new port's alone, and inside the region.
         unsafe { self.base().as_ptr().add(base).write_bytes(0, layout.bytes) };

@@ -198,6 +198,11 @@ impl Registration {
         PortId(self.mark.port)
     }
 
+    /// Whether somebody else has the port open, too, through a registration of his own.
+    pub fn is_shared(&self) -> bool {
+        is_locked(self.fd(), seats_of(self.port()), SEATS)
+    }
+
     /// What the opener noted for everybody who gets the descriptor: [`NOTE_BITS`] bits, 0 at first.
     pub fn note(&self) -> u32 {
         self.mark.note

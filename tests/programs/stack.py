@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # needs: python3 curl iproute2
 # limit: 60
-"""`ringway http` with clients on the kernel's TCP: on our TCP over a TAP device, in a network namespace of its own, and on the kernel's.
+"""`ringway http` and `ringway load` on our TCP over a TAP device, in a network namespace of its own, and on the kernel's; the
+other side is the kernel's TCP.
 
   * curl fetches a file of 3 MB by IPv4 and by IPv6, and it is the file.
   * Many connections that are open at once each get their answers.
   * A port where nobody listens refuses.
   * A port that listens by IPv4 only is refused by IPv6.
   * The server has counted just these connections and requests.
+  * The load generator gets an answer to each of its requests, in a closed loop, at a rate, and with a connection for each.
 
   stack.py [-v]
 """
@@ -21,6 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from _bed import RINGWAY, Program, Report, expect, wait_until
@@ -141,6 +144,44 @@ def test_server(report, folder, name, on):
             expect_refused(addresses[1], PORT)
 
 
+def load(*words):
+    """What the load generator says, which must have ended well."""
+    command = [RINGWAY, "load", "--json", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    expect(done.returncode == 0, f"{' '.join(words)}: exit code {done.returncode}: {done.stderr}{done.stdout}")
+    return json.loads(done.stdout)
+
+
+def test_load(report, name, address, how):
+    target = f"http://{address}:{PORT}/small"
+    with report.test(f"{name}: load in a closed loop"):
+        done = load(*how, target, "-c", "50", "-n", "2000")
+        expect((done["answers"], done["statuses"]) == (2000, {"200": 2000}), f"{done}")
+        expect(done["latency_us"]["p50"] <= done["latency_us"]["p99"] <= done["latency_us"]["max"], f"{done}")
+    with report.test(f"{name}: load at a rate"):
+        done = load(*how, target, "-c", "20", "-n", "100", "--rate", "500")
+        expect(done["answers"] == 100 and done["answers_per_s"] < 510, f"{done}")
+    with report.test(f"{name}: load with a connection for each request"):
+        done = load(*how, target, "-c", "20", "-n", "500", "--close")
+        expect((done["answers"], done["connections_opened"]) == (500, 500), f"{done}")
+
+
+@contextlib.contextmanager
+def addressed(device, address):
+    """Gives the device an address as soon as it is there, again and again: each client makes a new one."""
+    done = threading.Event()
+    def give():
+        while not done.wait(0.01):
+            subprocess.run(["ip", "address", "replace", address, "dev", device], capture_output=True)
+    giver = threading.Thread(target=give)
+    giver.start()
+    try:
+        yield
+    finally:
+        done.set()
+        giver.join()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-v", "--verbose", action="store_true")
@@ -155,12 +196,18 @@ def main():
         if INSIDE in os.environ:
             ip("link", "set", "lo", "up")
         test_server(report, folder, "kernel", ON_KERNEL)
+        with serving(folder, ON_KERNEL, "--listen", f":{PORT}"):
+            test_load(report, "kernel", "127.0.0.1", ["--kernel"])
         if INSIDE not in os.environ:
             report.skip("tap", "no network namespace of our own; needs root or user namespaces")
         elif not os.access("/dev/net/tun", os.R_OK | os.W_OK):
             report.skip("tap", "/dev/net/tun cannot be opened")
         else:
             test_server(report, folder, "tap", ON_TAP)
+            with serving(folder, ON_TAP, "--listen", f":{PORT}"):
+                test_load(report, "kernel to tap", "10.79.0.2", ["--kernel"])
+            with serving(folder, ON_KERNEL, "--listen", f":{PORT}"), addressed("load0", "10.80.0.1/24"):
+                test_load(report, "tap to kernel", "10.80.0.1", ["-i", "tap:load0", "--address", "10.80.0.2/24"])
     report.close()
 
 

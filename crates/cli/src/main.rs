@@ -22,6 +22,7 @@ mod cmd;
 mod diagnosis;
 mod launch;
 mod live;
+mod load;
 mod monitor;
 mod network;
 mod output;

@@ -10,6 +10,7 @@ mod env;
 mod r#gen;
 mod http;
 mod lb;
+mod load;
 mod man;
 mod pcap;
 mod ping;
@@ -62,6 +63,7 @@ enum Command {
     Lb(lb::Arguments),
     Replay(replay::Arguments),
     Http(http::Arguments),
+    Load(load::Arguments),
     Bench(bench::Arguments),
     #[command(hide = true)]
     BenchWorker(bench::WorkerArguments),
@@ -87,6 +89,7 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Lb(arguments) => lb::main(arguments),
         Command::Replay(arguments) => replay::main(arguments),
         Command::Http(arguments) => http::main(arguments),
+        Command::Load(arguments) => load::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),
         Command::BenchWorker(arguments) => bench::worker(arguments),
         Command::Daemon(arguments) => daemon::main(arguments),

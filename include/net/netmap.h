@@ -1,6 +1,9 @@
 /*
  * netmap's interface, version 14: numbers and layouts, written from its documentation for programs that are
  * compiled for Ringway. Source: netmap(4).
+ *
+ * A program that is compiled against it is linked with `-lringway`, which serves /dev/netmap where the kernel has none, or
+ * is run by `ringway run`.
  */
 #ifndef _NET_NETMAP_H_
 #define _NET_NETMAP_H_
@@ -61,7 +64,7 @@ struct netmap_ring {
 
 /* What lies at nr_offset of the memory. ring_ofs: NIC tx, host tx, NIC rx, host rx. */
 struct netmap_if {
-    char ni_name[IFNAMSIZ];
+    char ni_name[IF_NAMESIZE];
     const uint32_t ni_version;
     const uint32_t ni_flags;
     const uint32_t ni_tx_rings;
@@ -121,13 +124,17 @@ enum {
     NETMAP_REQ_OPT_MAX
 };
 
+/* Slots of a ring and rings of a port, as several requests have them. */
+#define NETMAP_REQ_SHAPE \
+    uint32_t nr_tx_slots; \
+    uint32_t nr_rx_slots; \
+    uint16_t nr_tx_rings; \
+    uint16_t nr_rx_rings;
+
 struct nmreq_register {
     uint64_t nr_offset;
     uint64_t nr_memsize;
-    uint32_t nr_tx_slots;
-    uint32_t nr_rx_slots;
-    uint16_t nr_tx_rings;
-    uint16_t nr_rx_rings;
+    NETMAP_REQ_SHAPE
     uint16_t nr_host_tx_rings;
     uint16_t nr_host_rx_rings;
     uint16_t nr_mem_id;
@@ -161,10 +168,7 @@ enum {
 
 struct nmreq_port_info_get {
     uint64_t nr_memsize;
-    uint32_t nr_tx_slots;
-    uint32_t nr_rx_slots;
-    uint16_t nr_tx_rings;
-    uint16_t nr_rx_rings;
+    NETMAP_REQ_SHAPE
     uint16_t nr_host_tx_rings;
     uint16_t nr_host_rx_rings;
     uint16_t nr_mem_id;
@@ -186,6 +190,87 @@ struct nmreq_pools_info {
     uint32_t nr_buf_pool_objsize;
 };
 
+/* nr_name: SWITCH:PORT. port_index: the port's number at the switch, filled in. */
+struct nmreq_vale_attach {
+    struct nmreq_register reg;
+    uint32_t port_index;
+    uint32_t pad1;
+};
+
+struct nmreq_vale_detach {
+    uint32_t port_index;
+    uint32_t pad1;
+};
+
+/* With a name: where that port is. Without: the first port from these numbers on, filled in with its name. */
+struct nmreq_vale_list {
+    uint16_t nr_bridge_idx;
+    uint16_t pad1;
+    uint32_t nr_port_idx;
+};
+
+/* Bytes of the virtio-net header before each frame: 0, 10 or 12. */
+struct nmreq_port_hdr {
+    uint32_t nr_hdr_len;
+    uint32_t pad1;
+};
+
+struct nmreq_vale_newif {
+    NETMAP_REQ_SHAPE
+    uint16_t nr_mem_id;
+    uint16_t pad1;
+};
+
+struct nmreq_vale_polling {
+    uint32_t nr_mode;
+    uint32_t nr_first_cpu_id;
+    uint32_t nr_num_polling_cpus;
+    uint32_t pad1;
+};
+
+#define NETMAP_POLLING_MODE_SINGLE_CPU 1
+#define NETMAP_POLLING_MODE_MULTI_CPU 2
+
+/* The loop runs in this call until NETMAP_REQ_SYNC_KLOOP_STOP. */
+struct nmreq_sync_kloop_start {
+    uint32_t sleep_us; /* between looks, where there are no eventfds */
+    uint32_t pad1;
+};
+
+/* Options. nro_size counts where an option ends in an array. */
+
+/* Memory of the program's own for a port. */
+struct nmreq_opt_extmem {
+    struct nmreq_option nro_opt;
+    uint64_t nro_usrptr;
+    struct nmreq_pools_info nro_info;
+};
+
+/* A pair for each cell, in the cells' order; below 0: none. */
+struct nmreq_opt_sync_kloop_eventfds {
+    struct nmreq_option nro_opt;
+    struct {
+        int32_t ioeventfd; /* the program kicks the loop */
+        int32_t irqfd;     /* the loop kicks the program */
+    } eventfds[];
+};
+
+struct nmreq_opt_sync_kloop_mode {
+    struct nmreq_option nro_opt;
+    uint32_t mode;
+};
+
+#define NM_OPT_SYNC_KLOOP_DIRECT_TX (1 << 0)
+#define NM_OPT_SYNC_KLOOP_DIRECT_RX (1 << 1)
+
+/* Two arrays with a cell for each bound ring, tx before rx. */
+struct nmreq_opt_csb {
+    struct nmreq_option nro_opt;
+    uint64_t csb_atok;
+    uint64_t csb_ktoa;
+};
+
+/* The low nro_offset_bits of each slot's ptr say where in its buffer the data begins. */
 struct nmreq_opt_offsets {
     struct nmreq_option nro_opt;
     uint64_t nro_max_offset;
@@ -195,17 +280,71 @@ struct nmreq_opt_offsets {
     uint64_t nro_min_gap;
 };
 
+/* Cells of CSB mode: application to kernel, and back. */
+struct nm_csb_atok {
+    uint32_t head;
+    uint32_t cur;
+    uint32_t appl_need_kick;
+    uint32_t sync_flags;
+    uint32_t pad[12];
+};
+
+struct nm_csb_ktoa {
+    uint32_t hwcur;
+    uint32_t hwtail;
+    uint32_t kern_need_kick;
+    uint32_t pad[13];
+};
+
+static inline void nm_stst_barrier(void)
+{
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static inline void nm_ldld_barrier(void)
+{
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
+/* cur goes out before head, so that no reader sees a head that is newer than its cur. */
+static inline void nm_sync_kloop_appl_write(struct nm_csb_atok *atok, uint32_t cur, uint32_t head)
+{
+    nm_stst_barrier();
+    __atomic_store_n(&atok->cur, cur, __ATOMIC_RELAXED);
+    __atomic_store_n(&atok->head, head, __ATOMIC_RELEASE);
+}
+
+/* hwtail comes in before hwcur, for the same reason the other way round. */
+static inline void nm_sync_kloop_appl_read(struct nm_csb_ktoa *ktoa, uint32_t *hwtail, uint32_t *hwcur)
+{
+    *hwtail = __atomic_load_n(&ktoa->hwtail, __ATOMIC_ACQUIRE);
+    *hwcur = __atomic_load_n(&ktoa->hwcur, __ATOMIC_RELAXED);
+    nm_ldld_barrier();
+}
+
 #define NIOCCTRL _IOWR('i', 151, struct nmreq_header)
 #define NIOCTXSYNC _IO('i', 148)
 #define NIOCRXSYNC _IO('i', 149)
 
 #define NM_BDG_NAME "vale"
 
+/* The tail is the other side's: a ring without slots for the program is empty. */
+static inline int nm_ring_empty(struct netmap_ring *ring)
+{
+    return ring->head == ring->tail;
+}
+
+#include <net/netmap_legacy.h>
+
+#ifndef __cplusplus
 _Static_assert(sizeof(struct netmap_slot) == 16, "a slot");
 _Static_assert(offsetof(struct netmap_ring, slot) == 256, "a ring");
 _Static_assert(offsetof(struct netmap_if, ring_ofs) == 56, "an interface");
 _Static_assert(sizeof(struct nmreq_header) == 88 && sizeof(struct nmreq_register) == 56, "a registration");
 _Static_assert(sizeof(struct nmreq_port_info_get) == 32 && sizeof(struct nmreq_pools_info) == 64, "information");
-_Static_assert(sizeof(struct nmreq_opt_offsets) == 64, "an option");
+_Static_assert(sizeof(struct nmreq_opt_offsets) == 64 && sizeof(struct nmreq_opt_extmem) == 96, "options");
+_Static_assert(sizeof(struct nm_csb_atok) == 64 && sizeof(struct nm_csb_ktoa) == 64, "cells");
+_Static_assert(sizeof(struct nmreq) == 60, "a request of old");
+#endif
 
 #endif

@@ -1,25 +1,17 @@
 /* Compiled against our header: one process opens both ends of a pipe and passes one to another by SCM_RIGHTS, which has
  * never opened /dev/netmap; that one maps it, waits and receives. Content and order are checked. */
+#include "check.h"
+
 #include <net/netmap_user.h>
 
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define PACKETS 20000u
-
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s: %m\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
 
 /* All that the receiver is told besides the descriptor. */
 struct place {

@@ -1,34 +1,124 @@
 #!/usr/bin/env python3
-# needs: python3 gcc
+# needs: python3 gcc g++ pkgconf
 # limit: 180
-"""netmap's programs in C, compiled against the interface's numbers alone or against our header, run by `ringway run` where the kernel has no
-/dev/netmap. Each checks content and order of what it passes on, or one clause of the interface, and exits with 0.
+"""netmap's programs in C where the kernel has no /dev/netmap. Each checks content and order of what it passes on, or one clause of the interface,
+and exits with 0.
+
+  * Compiled against the interface's numbers alone (what a program that was compiled elsewhere knows), and run by `ringway run`.
+  * Compiled against our headers and libnetmap, shared and static, found by pkg-config, and run by themselves.
+  * Sender, bridge and receiver in one process, and as three that meet by name at the monitor; over pipes and switches.
+  * The program in docs/netmap.md, by the page's commands.
 
   netmap.py [-v]
 """
 
 import argparse
+import contextlib
 from pathlib import Path
 import subprocess
 
-from _bed import Bed, Report, expect
+from _bed import LIBRARY, ROOT, Bed, Report, expect
 
-INCLUDE = Path(__file__).parent.parent.parent / "include"
-SOURCES = Path(__file__).parent.parent / "netmap"
-# A program, and the words that it is run with: each line is a test.
-RUNS = [
-    ("pipe", "poll"),
-    ("pipe", "select"),
-    ("pipe", "epoll"),
-    ("passed",),
-]
+SOURCES = ROOT / "tests/netmap"
+BUILT = Path(LIBRARY).parent
+FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
 LIMIT_S = 60
+# Programs for the interface's numbers or headers alone, run by `ringway run`, and the words that they are run with.
+UNDER = [("pipe", "poll"), ("pipe", "select"), ("pipe", "epoll"), ("passed",)]
+# Ports of the sender, of the bridge's two sides, and of the receiver.
+PLACES = {
+    "pipes": ["netmap:x{1", "netmap:x}1", "netmap:x{2", "netmap:x}2"],
+    "switches": ["vale0:sender", "vale0:bridge", "vale1:bridge", "vale1:receiver"],
+}
 
 
-def compile_all(folder):
-    for source in sorted({program for program, *_ in RUNS}):
-        words = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-I", INCLUDE, "-o", folder / source]
-        subprocess.run([*words, SOURCES / f"{source}.c"], check=True)
+def run(words, **options):
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, **options)
+    expect(done.returncode == 0, f"{' '.join(map(str, words))}: {done.stderr[-600:]}")
+    return done.stdout
+
+
+def install(folder):
+    """Headers, libraries and pkg-config's file as the packages have them; the flags that pkg-config makes of it."""
+    (folder / "include").mkdir()
+    (folder / "include/ringway").symlink_to(ROOT / "include")
+    libraries = folder / "lib/ringway"
+    libraries.mkdir(parents=True)
+    for name in ["libnetmap.so", "libnetmap.a", "libringway.so"]:
+        expect((BUILT / name).is_file(), f"no {name} beside {LIBRARY}")
+        (libraries / name).symlink_to(BUILT / name)
+    package = ROOT / "dist/pkgconfig/ringway-netmap.pc"
+    flags = lambda what: run(["pkg-config", f"--define-variable=prefix={folder}", what, package]).split()
+    shared = flags("--libs")
+    static = [libraries / "libnetmap.a" if flag == "-lnetmap" else flag for flag in shared]
+    expect(static != shared, f"no -lnetmap in {shared}")
+    return flags("--cflags"), {"shared": shared, "static": static}
+
+
+class Trials:
+    def __init__(self, bed, report):
+        self.bed, self.report = bed, report
+        self.cflags, self.libraries = install(bed.folder)
+        # A program without `ringway run` meets others where this says.
+        self.meeting = {"RINGWAY_SOCKET": str(bed.sockets / "monitor.sock")}
+
+    def compile(self, name, sources, libraries=()):
+        program = self.bed.folder / name
+        run(["gcc", *FLAGS, *self.cflags, "-o", program, *(SOURCES / f"{source}.c" for source in sources), *libraries])
+        return program
+
+    def ends(self, started):
+        """All have ended with 0, whoever ends first."""
+        with contextlib.ExitStack() as running:
+            programs = [running.enter_context(program) for program in started]
+            for program in programs:
+                code = program.wait(LIMIT_S)
+                expect(code == 0, f"{' '.join(map(str, program.words))}: exit code {code}: {program.output()[-600:]}")
+
+    def traffic(self, name, program, under):
+        for place, ports in PLACES.items():
+            sender, inner, outer, receiver = ports
+            with self.report.test(f"{name}, {place}, one process"):
+                # By itself: nobody is told where a monitor is.
+                self.ends([self.bed.running([program, "all", *ports], under)])
+            with self.report.test(f"{name}, {place}, three processes"):
+                roles = [["receive", receiver], ["send", sender], ["bridge", inner, outer]]
+                self.ends([self.bed.running([program, *role], under, env=self.meeting) for role in roles])
+
+    def headers_alone(self):
+        for header in ["net/netmap.h", "net/netmap_user.h", "libnetmap.h"]:
+            for compiler, language in [("gcc", "-std=c11"), ("gcc", "-std=gnu99"), ("g++", "-std=c++17")]:
+                with self.report.test(f"{header} by {compiler} {language}"):
+                    text = f"#define NETMAP_WITH_LIBS\n#include <{header}>\n#include <{header}>\nint main(void) {{ return 0; }}\n"
+                    kind = "c++" if compiler == "g++" else "c"
+                    run([compiler, language, *FLAGS[1:], *self.cflags, "-fsyntax-only", "-x", kind, "-"], input=text)
+
+    def page(self):
+        page = (ROOT / "docs/netmap.md").read_text()
+        (self.bed.folder / "hello.c").write_text(page.partition("```c\n")[2].partition("```")[0])
+        program = self.bed.folder / "hello"
+        run(["gcc", "-O2", "-o", program, self.bed.folder / "hello.c", *self.cflags, *self.libraries["shared"]])
+        for under in [True, False]:
+            with self.bed.running([program], under) as hello:
+                expect(hello.wait(LIMIT_S) == 0 and hello.output() == "60 bytes: hello\n", hello.output())
+
+    def all(self):
+        for source, *words in UNDER:
+            with self.report.test(" ".join([source, *words])):
+                program = self.compile(source, [source], ["-pthread"])
+                self.ends([self.bed.running([program, *words], True)])
+        with self.report.test("the page's program"):
+            self.page()
+        self.headers_alone()
+        self.traffic("numbers under ringway run", self.compile("bare", ["traffic", "bare"]), True)
+        for kind, libraries in self.libraries.items():
+            for way in ["nm", "nmport"]:
+                with self.report.test(f"{way}, {kind}: single calls"):
+                    self.ends([self.bed.running([self.compile(f"{way}_calls-{kind}", [f"{way}_calls"], libraries)], False)])
+                program = self.compile(f"{way}-{kind}", ["traffic", way], libraries)
+                self.traffic(f"{way}, {kind}", program, False)
+                if kind == "shared":
+                    self.traffic(f"{way}, {kind}, under ringway run", program, True)
 
 
 def main():
@@ -36,12 +126,7 @@ def main():
     parser.add_argument("-v", "--verbose", action="store_true")
     report = Report(parser.parse_args().verbose)
     with Bed() as bed:
-        compile_all(bed.folder)
-        for program, *words in RUNS:
-            with report.test(" ".join([program, *words])):
-                with bed.running([bed.folder / program, *words], True) as run:
-                    code = run.wait(LIMIT_S)
-                    expect(code == 0, f"exit code {code}: {run.output()[-600:]}")
+        Trials(bed, report).all()
     report.close()
 
 

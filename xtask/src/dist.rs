@@ -23,6 +23,10 @@ const SYSTEMD: [(&str, &str); 3] = [
     ("policy.toml", "etc/ringway"),
 ];
 
+/// For programs in C: headers go to `usr/include/ringway`, libraries to `usr/lib/ringway`.
+const HEADERS: [&str; 4] = ["libnetmap.h", "net/netmap.h", "net/netmap_legacy.h", "net/netmap_user.h"];
+const LIBRARIES: [&str; 3] = ["libringway.so", "libnetmap.so", "libnetmap.a"];
+
 /// Builds archive and package; says where they are.
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     let folder = workspace.target.join("dist");
@@ -76,7 +80,14 @@ fn stage(workspace: &Workspace, built: &Path, tree: &Path) -> Result<()> {
     let root = &workspace.root;
     let documents = Path::new("usr/share/doc/ringway");
     install(&built.join("ringway"), &tree.join("usr/bin/ringway"))?;
-    install(&built.join("libringway.so"), &tree.join("usr/lib/ringway/libringway.so"))?;
+    for name in LIBRARIES {
+        install(&built.join(name), &tree.join("usr/lib/ringway").join(name))?;
+    }
+    for name in HEADERS {
+        install(&root.join("include").join(name), &tree.join("usr/include/ringway").join(name))?;
+    }
+    let package = fs::read_to_string(root.join("dist/pkgconfig/ringway-netmap.pc"))?;
+    write(&tree.join("usr/lib/pkgconfig/ringway-netmap.pc"), package.replace("@VERSION@", VERSION).as_bytes())?;
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         install(&root.join(name), &tree.join(documents).join(name))?;
     }

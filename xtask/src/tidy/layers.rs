@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("netmap", &["switch", "port", "mem"]),
     ("sched", &["port", "mem"]),
     ("stack", &["tcp", "wire", "switch", "port", "channel", "mem"]),
-    ("capi", &["stack", "port", "mem"]),
+    ("capi", &["netmap", "mem"]),
     ("daemon", &["stack", "switch", "sched", "port", "channel", "mem"]),
     ("cli", &["daemon", "stack", "switch", "sched", "port", "wire", "channel", "mem"]),
     ("packetdrill", &["tcp", "wire"]),

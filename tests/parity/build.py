@@ -28,6 +28,8 @@ def build(here, output):
     binary = output / "parity"
     if not newer(binary, objects):
         subprocess.run(["gcc", "-pthread", *objects, "-o", binary], check=True)
+        # The same without a dynamic loader: what no library can be loaded into.
+        subprocess.run(["gcc", "-static", "-pthread", *objects, "-o", f"{binary}-static"], check=True)
     return binary
 
 

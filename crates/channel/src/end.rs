@@ -132,7 +132,8 @@ pub struct Options {
     pub nodelay: AtomicU32,
     /// [`Reason`] number of this end's own wish to go back to TCP; 0 = none.
     pub demoted_because: AtomicU32,
-    /// 1 once the program has dissolved the connection: the socket may have another one by now.
+    /// 1 once nobody may join any more: the program has dissolved the connection (the socket may have another one by now),
+    /// or left it to a program that knows the kernel's stream alone.
     pub dissolved: AtomicU32,
 }
 

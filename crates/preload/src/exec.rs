@@ -3,7 +3,8 @@
 //! A connection that the new program inherits goes on in the ring if that program has the library: it finds
 //! the descriptor unknown, asks the monitor by cookie, and attaches. Nobody else can read what lies in the
 //! ring, so the library follows an upgraded connection: an environment that lacks it gets it back. Where that
-//! is impossible (a static or setuid program), the connection returns to TCP first. The library also follows a
+//! is impossible (a static or setuid program), the connection returns to TCP first; what the peer has put into the ring
+//! by then would be lost, so that such a connection is reset. The library also follows a
 //! listening socket: who hands that over appoints a successor, as nginx does when its binary is replaced.
 //!
 //! A connection that is not upgraded yet, and that somebody keeps besides the new program, stays on TCP: the
@@ -18,7 +19,7 @@ use ringway_channel::end::SHARED_BEYOND;
 
 use crate::conn::{self, Conn, State};
 use crate::table::{self, Entry};
-use crate::{attach, config, kernel, signals, sys, thread};
+use crate::{attach, config, kernel, reset, rx, signals, sys, thread, tx};
 
 mod environment;
 mod image;
@@ -75,10 +76,29 @@ fn follow<T>(kept: bool, image: Image, envp: *const *const c_char, go: impl FnOn
     match environment.with_library(envp).filter(|_| image.takes_library()) {
         Some(given) => go(given),
         None => {
-            for_each_heirloom(kept, |fd, c| attach::keep_on_tcp(c, fd, Reason::ExecWithoutLibrary));
+            for_each_heirloom(kept, |fd, c| {
+                attach::keep_on_tcp(c, fd, Reason::ExecWithoutLibrary);
+                if !kept && c.slot().holders() == 0 {
+                    leave_to_kernel(c, fd);
+                }
+            });
             go(envp)
         }
     }
+}
+
+/// Nobody of ours will hold the connection any more: the kernel's stream is all that there is from now on, also for
+/// programs with the library that come later. Unread bytes of the ring would be missing from it, and doorbells too many.
+fn leave_to_kernel(c: &Conn, fd: c_int) {
+    let critical = thread::enter();
+    let Some(end) = c.end() else { return };
+    let Some(_held) = tx::lock_rx(&end, &critical) else { return };
+    if end.consumer().has_news() {
+        return reset::out_of_reach(c, fd);
+    }
+    rx::discard_doorbells(&end, fd, end.doorbells_among(kernel::unread(fd)));
+    end.page.options.dissolved.store(1, Release);
+    kernel::mark_upgraded(fd, false);
 }
 
 /// Gets what the new program inherits ready for it. `kept`: this process keeps it as well. True if upgraded

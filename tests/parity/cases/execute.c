@@ -67,6 +67,39 @@ TEST(with_unsent_data_unhooked, "exec with data under way, into a program withou
     execute("peer_reads_late", c, false);
 }
 
+TEST(executes_a_static_program, "exec into a program without a dynamic loader", PROCESS) { execute_static("goes_on", c); }
+
+CONTINUATION(goes_on_and_comes_back) {
+    echo_rounds(c, 20);
+    execute_dynamic("goes_on", c);
+}
+
+TEST(executes_a_static_program_and_back, "exec into a program without a dynamic loader, and on", PROCESS) {
+    execute_static("goes_on_and_comes_back", c);
+}
+
+TEST(static_program_with_unsent_data, "exec with data under way, into a program without a dynamic loader", PROCESS) {
+    put(c, 60000);
+    execute_static("peer_reads_late", c);
+}
+
+CONTINUATION(finds_unread_data_or_a_reset) {
+    char buffer[1000];
+    ssize_t n = recv(c->fd, buffer, sizeof buffer, 0);
+    /* Known: what lies in the ring is out of a static program's reach. Never may there be a gap. */
+    if (n < 0 && errno == ECONNRESET) _exit(0);
+    CHECK(n > 0);
+    check_bytes(c, buffer, n);
+    take(c, 50000 - n);
+    echo_rounds(c, 5);
+}
+
+TEST(static_program_with_unread_data, "exec with data in the buffers, into a program without a dynamic loader", PROCESS) {
+    peer_send(c, 50000);
+    await_input(c, 50000);
+    execute_static("finds_unread_data_or_a_reset", c);
+}
+
 TEST(peer_executes, "exec of the other side", PROCESS) {
     for (int i = 0; i < 2; i++) {
         peer(c, OP_EXEC, 0, 0);

@@ -195,6 +195,9 @@ void *run_thread(void *(*body)(void *), void *argument);  /* a handle for `join`
 void join(void *handle);
 /* Replace this process by a new run of the binary that goes on with the named continuation. */
 void execute(const char *continuation, const struct conn *c, bool preload);
+/* The same by the binary that is linked statically, which no library gets into; or back from it. */
+void execute_static(const char *continuation, const struct conn *c);
+void execute_dynamic(const char *continuation, const struct conn *c);
 /* Its argument vector, for posix_spawn and vfork; valid until the next call. */
 char **continuation_argv(const char *continuation, const struct conn *c);
 /* The same, for a child: fork, then execute in the child; the continuation ends like `child_done`. */

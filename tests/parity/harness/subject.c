@@ -210,6 +210,25 @@ void execute(const char *continuation, const struct conn *c, bool preload) {
     FAIL("execv: %s", strerror(errno));
 }
 
+static void execute_file(const char *path, const char *continuation, const struct conn *c) {
+    char **argv = continuation_argv(continuation, c);
+    argv[0] = (char *)path;
+    execv(path, argv);
+    FAIL("execv %s: %s", path, strerror(errno));
+}
+
+void execute_static(const char *continuation, const struct conn *c) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s-static", binary_path);
+    execute_file(path, continuation, c);
+}
+
+void execute_dynamic(const char *continuation, const struct conn *c) {
+    char path[4096];
+    snprintf(path, sizeof path, "%.*s", (int)(strlen(binary_path) - strlen("-static")), binary_path);
+    execute_file(path, continuation, c);
+}
+
 pid_t spawn(const char *continuation, const struct conn *c, bool preload) {
     pid_t child = fork_child();
     /* The channel to the peer stays with the parent: the child's continuation has no peer of its own. */

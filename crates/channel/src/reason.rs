@@ -76,11 +76,13 @@ pub enum Reason {
     Shared = 42,
     /// Another process had moved the connection to a ring that this one could not get; the connection was reset.
     RingOutOfReach = 43,
+    /// The program has installed a seccomp filter of its own, which the library's system calls may not pass.
+    SeccompFilter = 44,
 }
 
 impl Reason {
     /// Every reason, in the order of the numbers.
-    pub const ALL: [Reason; 35] = [
+    pub const ALL: [Reason; 36] = [
         Reason::None,
         Reason::NoPartner,
         Reason::PolicyDenied,
@@ -116,6 +118,7 @@ impl Reason {
         Reason::ZeroCopy,
         Reason::Shared,
         Reason::RingOutOfReach,
+        Reason::SeccompFilter,
     ];
 
     /// The reason with this number; `None` for a number that nobody has given out.
@@ -161,6 +164,7 @@ impl Reason {
             Reason::ZeroCopy => "zero-copy",
             Reason::Shared => "shared",
             Reason::RingOutOfReach => "ring-out-of-reach",
+            Reason::SeccompFilter => "seccomp-filter",
         }
     }
 
@@ -206,6 +210,7 @@ impl Reason {
             Reason::RingOutOfReach => {
                 "keep the monitor running while connections pass between processes (fork, exec, SCM_RIGHTS)"
             }
+            Reason::SeccompFilter => "switch the program's own sandbox off (its system call filter)",
         }
     }
 }

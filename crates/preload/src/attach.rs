@@ -10,8 +10,8 @@ use ringway_channel::rendezvous::{DESCRIPTORS_MAX, Message, PROTOCOL_VERSION};
 use ringway_channel::{EndPage, Path, Reason};
 use ringway_mem::region::{Region, RegionError};
 
-use crate::conn::{Conn, NARROW_BYTES, State};
-use crate::{epoll, family, kernel, monitor, rx, signals, spin, stats, sys, thread, tx, upgrade};
+use crate::conn::{Conn, State};
+use crate::{epoll, family, kernel, limits, monitor, rx, signals, spin, stats, sys, thread, tx, upgrade};
 
 /// How long to wait for a sibling (or another thread) that is attaching as well, in steps of [`STEP_US`].
 const STEPS: u32 = 20_000;
@@ -37,7 +37,11 @@ pub(crate) fn attach(index: u32, c: &'static Conn, message: &Message, fds: [c_in
         return;
     }
     arm_process();
-    match open(message, fds) {
+    let opened = match c.slot().state.load(Relaxed) {
+        family::WATCHED if !limits::allow_mapping() => Err(Reason::ResourceLimit),
+        _ => open(message, fds),
+    };
+    match opened {
         Ok((ring, page)) => install(index, c, message, ring, page),
         Err(reason) => {
             stats::refused(reason);
@@ -62,7 +66,7 @@ fn open(message: &Message, fds: [c_int; DESCRIPTORS_MAX]) -> Result<(Region, Reg
     };
     // SAFETY: borrowed for this call; the caller closes them afterwards.
     let [ring, end] = fds.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
-    let ring = Region::open(ring, RING_REGION_BYTES, NARROW_BYTES).map_err(fault)?;
+    let ring = Region::open(ring, RING_REGION_BYTES, RING_REGION_BYTES).map_err(fault)?;
     let page = Region::open(end, END_REGION_BYTES, END_REGION_BYTES).map_err(fault)?;
     // SAFETY: the header fits into the mapping; all its fields are atomic.
     let header = unsafe { ring.base().cast::<RingHeader>().as_ref() };

@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use libc::c_int;
-use ringway_channel::layout::{END_REGION_BYTES, HEADER_BYTES, RING_REGION_BYTES, RingHeader, area_offset};
+use ringway_channel::layout::{END_REGION_BYTES, RING_REGION_BYTES, RingHeader, area_offset};
 use ringway_channel::rendezvous::Role;
 use ringway_channel::{End, EndPage};
 
@@ -16,7 +16,7 @@ use crate::family::{self, Slot};
 use crate::leave::Hold;
 use crate::spin::SpinState;
 use crate::spinlock::SpinLock;
-use crate::sys;
+use crate::{limits, sys};
 
 mod descriptor;
 
@@ -26,9 +26,6 @@ const CHUNKS: usize = 256;
 
 /// How long to wait for other threads to leave their critical sections, in microseconds.
 const GRACE_US: u64 = 100_000;
-
-/// Bytes of the ring region that every upgraded connection maps: the header and the smallest areas.
-pub(crate) const NARROW_BYTES: usize = area_offset(1, 0);
 
 /// What [`Conn::state`] shows as `Watched` while one thread puts the regions in place.
 const ATTACHING: u32 = 4;
@@ -52,7 +49,6 @@ pub(crate) struct Conn {
     state: AtomicU32,
     role: AtomicU32,
     ring: AtomicPtr<u8>,
-    wide: AtomicPtr<u8>,
     page: AtomicPtr<EndPage>,
     /// TSC at the last look at the kernel socket while sending.
     pub(crate) looked_tsc: AtomicU64,
@@ -283,9 +279,9 @@ impl Conn {
     /// Stores the mapped regions and makes the connection `Attached`.
     pub(crate) fn attach(&self, ring: *mut u8, page: *mut EndPage, role: Role) {
         self.ring.store(ring, Relaxed);
-        self.wide.store(core::ptr::null_mut(), Relaxed);
         self.page.store(page, Relaxed);
         self.role.store(role as u32, Relaxed);
+        limits::mapped();
         self.state.store(State::Attached as u32, SeqCst);
     }
 
@@ -312,39 +308,10 @@ impl Conn {
         (self.role.load(Relaxed) as usize & 1) ^ (!outgoing) as usize
     }
 
-    /// Start of the area of `class` in the outgoing or incoming direction. `None` if the larger areas
-    /// cannot be mapped.
+    /// Start of the area of `class` in the outgoing or incoming direction, for attached connections.
     #[inline]
-    pub(crate) fn area(&self, class: usize, outgoing: bool) -> Option<*mut u8> {
-        let base = if class == 0 { self.ring.load(Relaxed) } else { self.wide_base()? };
-        Some(base.wrapping_add(area_offset(class, self.direction(outgoing))))
-    }
-
-    #[inline]
-    fn wide_base(&self) -> Option<*mut u8> {
-        let known = self.wide.load(Acquire);
-        if known.is_null() { self.map_wide() } else { Some(known) }
-    }
-
-    #[cold]
-    fn map_wide(&self) -> Option<*mut u8> {
-        let narrow = self.ring.load(Relaxed) as usize;
-        let (bytes, flags) = (RING_REGION_BYTES, libc::MREMAP_MAYMOVE as usize);
-        // SAFETY: an old size of 0 makes a second mapping of the same shared file and leaves the first
-        // alone; the sealed file is RING_REGION_BYTES long.
-        let base = unsafe { sys::syscall6(libc::SYS_mremap, narrow, 0, bytes, flags, 0, 0) };
-        if base <= 0 {
-            return None;
-        }
-        let base = base as *mut u8;
-        match self.wide.compare_exchange(core::ptr::null_mut(), base, AcqRel, Acquire) {
-            Ok(_) => Some(base),
-            Err(other) => {
-                // SAFETY: made above, seen by nobody.
-                unsafe { sys::munmap(base, bytes) };
-                Some(other)
-            }
-        }
+    pub(crate) fn area(&self, class: usize, outgoing: bool) -> *mut u8 {
+        self.ring.load(Relaxed).wrapping_add(area_offset(class, self.direction(outgoing)))
     }
 
     /// Keeps the object and its mappings alive while a thread sleeps outside the critical section.
@@ -384,17 +351,17 @@ impl Conn {
     #[cold]
     fn destroy(&self, index: u32) {
         crate::epoll::connection_gone(self);
-        let (ring, wide, page) = (
-            self.ring.swap(core::ptr::null_mut(), AcqRel),
-            self.wide.swap(core::ptr::null_mut(), AcqRel),
-            self.page.swap(core::ptr::null_mut(), AcqRel),
-        );
+        let (ring, page) =
+            (self.ring.swap(core::ptr::null_mut(), AcqRel), self.page.swap(core::ptr::null_mut(), AcqRel));
         self.leave_family();
         self.generation.fetch_add(1, AcqRel);
         self.state.store(State::Free as u32, SeqCst);
+        if !ring.is_null() {
+            limits::unmapped();
+        }
         // Without the proof that nobody looks any more, the mappings stay.
         let unseen = ring.is_null() || crate::thread::synchronize(GRACE_US);
-        for (base, bytes) in [(ring, NARROW_BYTES), (wide, RING_REGION_BYTES), (page.cast(), END_REGION_BYTES)] {
+        for (base, bytes) in [(ring, RING_REGION_BYTES), (page.cast(), END_REGION_BYTES)] {
             if unseen && !base.is_null() {
                 // SAFETY: mapped by this object with this length; no reference is left (see above).
                 unsafe { sys::munmap(base, bytes) };
@@ -429,5 +396,3 @@ pub(crate) fn fork_acquire(mut f: impl FnMut(&Conn)) {
 pub(crate) fn fork_release() {
     FREE.release();
 }
-
-const _: () = assert!(NARROW_BYTES > HEADER_BYTES && NARROW_BYTES.is_multiple_of(4096));

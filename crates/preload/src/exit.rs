@@ -12,14 +12,15 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use crate::conn::{self, State};
 use crate::ops::descriptor;
-use crate::thread;
+use crate::{confine, thread};
 
 static PARTED: AtomicBool = AtomicBool::new(false);
 
 /// Last words on all connections; once per process. Other threads may still be using them, and may go on.
 pub(crate) fn part_all() {
-    // A crash inside a critical section may hold what would be waited for here.
-    if thread::is_borrower() || thread::critical_slot().is_some() || PARTED.swap(true, AcqRel) {
+    // A filter may forbid it all, and a crash inside a critical section may hold what would be waited for here.
+    if confine::is_confined() || thread::is_borrower() || thread::critical_slot().is_some() || PARTED.swap(true, AcqRel)
+    {
         return;
     }
     conn::for_each(|index, c| {

@@ -14,6 +14,7 @@
 //!   epoll/      sets of connections                   signals/  deferral while tables are changed
 //!   process     fork and its relatives                exec,exit what other programs inherit; last words
 //!   leave       calls that never return             netmap/   /dev/netmap where the kernel has none
+//!   limits      what the program's limits allow     confine     programs with a filter of their own
 //! ```
 //!
 //! Rules: no allocation, no std I/O, no lock held where a signal handler can run, no panic. Memory that
@@ -25,6 +26,7 @@
 mod attach;
 mod bell;
 mod config;
+mod confine;
 mod conn;
 mod copy;
 mod epoll;
@@ -38,6 +40,7 @@ mod hostile;
 mod iov;
 mod kernel;
 mod leave;
+mod limits;
 mod lock;
 mod monitor;
 mod netmap;

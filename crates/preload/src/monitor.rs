@@ -14,7 +14,7 @@ use ringway_mem::stats::{PROCESS_PAGE_BYTES, ProcessPage};
 use crate::conn::Conn;
 use crate::spinlock::SpinLock;
 use crate::table::{self, Entry};
-use crate::{attach, config, conn, stats, sys, thread};
+use crate::{attach, config, conn, limits, stats, sys, thread};
 
 /// Pause between attempts to reach the monitor, in nanoseconds.
 const RETRY_NS: u64 = 1_000_000_000;
@@ -52,6 +52,14 @@ pub(crate) fn fork_release() {
 pub(crate) fn is_away() -> bool {
     let line = LINE.lock();
     line.fd < 0 && line.owner == thread::process_id() && sys::monotonic_ns() < line.retry_at_ns
+}
+
+/// Ends the line; nothing is offered or told from now on until somebody has reason to take it up again.
+pub(crate) fn hang_up() {
+    let mut line = LINE.lock();
+    if line.fd >= 0 && line.owner == thread::process_id() {
+        disconnect(&mut line);
+    }
 }
 
 /// Makes itself known for a `ringway run` that wants an account, so that a connection too short to be offered is no
@@ -151,9 +159,12 @@ fn ensure_connected(line: &mut Line) -> bool {
         return false;
     }
     line.retry_at_ns = now + RETRY_NS;
-    let Some(fd) = connect() else {
-        stats::refused(Reason::MonitorAbsent);
-        return false;
+    let fd = match connect() {
+        Ok(fd) => fd,
+        Err(reason) => {
+            stats::refused(reason);
+            return false;
+        }
     };
     let hello = Message {
         token: config::run_id(),
@@ -170,11 +181,9 @@ fn ensure_connected(line: &mut Line) -> bool {
     true
 }
 
-fn connect() -> Option<c_int> {
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: plain integers.
-    let low = unsafe { sys::syscall6(libc::SYS_socket, libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0) };
-    let fd = (low >= 0).then(|| move_high(low as c_int))?;
+/// A new line, on a descriptor that the program does not miss.
+fn connect() -> Result<c_int, Reason> {
+    let fd = limits::beyond_the_programs(private_socket).ok_or(Reason::ResourceLimit)?;
     // SAFETY: an all-zero sockaddr_un is valid.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as u16;
@@ -185,24 +194,32 @@ fn connect() -> Option<c_int> {
     // SAFETY: the kernel reads the address of the given length.
     if unsafe { sys::syscall6(libc::SYS_connect, fd as usize, at, bytes, 0, 0, 0) } < 0 {
         close_private(fd);
-        return None;
+        return Err(Reason::MonitorAbsent);
     }
-    Some(fd)
+    Ok(fd)
 }
 
-/// Moves a descriptor out of the way of the program's own numbers and marks it as the library's.
-pub(crate) fn move_high(low: c_int) -> c_int {
-    const ABOVE: usize = 980;
+/// A Unix socket at number `from` or above: out of the way of the program's own numbers.
+fn private_socket(from: c_int) -> Option<c_int> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: plain integers.
-    let high = unsafe { sys::fcntl(low, libc::F_DUPFD_CLOEXEC, ABOVE) };
-    let fd = if high >= 0 {
-        sys::close(low);
-        high as c_int
-    } else {
-        low
-    };
-    table::replace(fd, Entry::Private);
-    fd
+    let low = unsafe { sys::syscall6(libc::SYS_socket, libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0) };
+    if low < 0 {
+        return None;
+    }
+    let low = low as c_int;
+    if low >= from {
+        table::replace(low, Entry::Private);
+        return Some(low);
+    }
+    // SAFETY: plain integers.
+    let high = unsafe { sys::fcntl(low, libc::F_DUPFD_CLOEXEC, from as usize) };
+    sys::close(low);
+    if high < 0 {
+        return None;
+    }
+    table::replace(high as c_int, Entry::Private);
+    Some(high as c_int)
 }
 
 /// The program wants the number of one of the library's descriptors: the line is cut and taken up again

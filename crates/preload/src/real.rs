@@ -213,6 +213,8 @@ originals! {
     execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int = libc (-1);
     fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int = libc (-1);
     unshare(flags: c_int) -> c_int = raw (libc::SYS_unshare, flags);
+    // Variadic in C, as fcntl.
+    prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int = raw (libc::SYS_prctl, option, a, b, c, d);
     pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int = raw (libc::SYS_pidfd_getfd, pidfd, fd, flags);
     _exit(status: c_int) -> c_int = raw (libc::SYS_exit_group, status);
     syscall(number: c_long, a0: usize, a1: usize, a2: usize, a3: usize, a4: usize, a5: usize) -> c_long = raw (number, a0, a1, a2, a3, a4, a5);

@@ -27,7 +27,7 @@ mod grace;
 pub(crate) use critical::{Critical, enter, hold, let_go};
 #[cfg(test)]
 use grace::retire;
-pub(crate) use grace::synchronize;
+pub(crate) use grace::{fence_on_entering, synchronize};
 
 /// Most threads of a process that can have a slot at the same time.
 pub(crate) const MAX_THREADS: usize = 65_536;

@@ -274,8 +274,7 @@ fn ring_step(conn: &Conn, end: &End, fd: c_int, cursor: &mut impl Source, want: 
         return Step::Full;
     }
     let spans = producer.spans(n);
-    let Some(area) = conn.area(spans.class, true) else { return Step::Error(libc::ENOBUFS) };
-    let copied = copy_in(area, spans, cursor);
+    let copied = copy_in(conn.area(spans.class, true), spans, cursor);
     if copied == 0 {
         return Step::Error(libc::EFAULT);
     }
@@ -306,10 +305,10 @@ fn copy_in(area: *mut u8, spans: Spans, cursor: &mut impl Source) -> usize {
 #[cold]
 fn give_back(conn: &Conn, class: usize) {
     stats::count(|c| &c.ring_resizes);
-    if let (Some(area), Some(&bytes)) = (conn.area(class, true), CLASS_BYTES.get(class)) {
+    if let Some(&bytes) = CLASS_BYTES.get(class) {
         // SAFETY: the area belongs to this direction; every byte in it was consumed before the epoch
         // changed, so punching a hole into the shared file loses nothing.
-        unsafe { crate::sys::madvise(area, bytes, libc::MADV_REMOVE) };
+        unsafe { crate::sys::madvise(conn.area(class, true), bytes, libc::MADV_REMOVE) };
     }
 }
 

@@ -9,7 +9,7 @@ use ringway_channel::Reason;
 use crate::conn::{self, Conn, State};
 use crate::ops::{stdio, uring};
 use crate::table::{self, Entry};
-use crate::{attach, config, epoll, family, kernel, monitor, reset, rx, stats, sys};
+use crate::{attach, config, confine, epoll, family, kernel, monitor, reset, rx, stats, sys};
 
 /// Bytes after which a connection is offered even before it has earned it by calls (`config::upgrade_calls`).
 const BYTES: u64 = 32 << 10;
@@ -29,7 +29,7 @@ pub(crate) enum Route {
 pub(crate) fn connection(fd: c_int) -> Option<(u32, &'static Conn)> {
     match table::get(fd) {
         Entry::Connection(index) => conn::get(index).map(|c| (index, c)),
-        Entry::Unknown if config::enabled() => classify(fd),
+        Entry::Unknown if config::enabled() && !confine::is_confined() => classify(fd),
         Entry::Unsure(index) => verify(index, fd),
         _ => None,
     }
@@ -219,7 +219,7 @@ fn is_local(fd: c_int) -> bool {
 /// A new connection made by `connect` or `accept`.
 pub(crate) fn watch(fd: c_int) {
     // glibc's standard streams would go past the hooks.
-    let wanted = config::enabled() && table::is_ours() && !stdio::is_standard(fd);
+    let wanted = config::enabled() && !confine::is_confined() && table::is_ours() && !stdio::is_standard(fd);
     let old = match wanted.then(|| conn::create(fd)).flatten() {
         Some((index, c)) => {
             monitor::introduce();

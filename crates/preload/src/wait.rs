@@ -14,7 +14,7 @@ use ringway_channel::{End, Path};
 
 use crate::conn::Conn;
 use crate::spin::{self, cycles, tsc};
-use crate::{bell, kernel, real, stats, sys, thread};
+use crate::{bell, confine, kernel, real, stats, sys, thread};
 
 /// First and longest stretch of sleep between two looks at the kernel socket, in microseconds.
 const SLICE_FIRST_US: u64 = 20_000;
@@ -228,12 +228,10 @@ impl Waiter {
 #[inline]
 pub(crate) fn spin_for_news(conn: &Conn, end: &End, has_news: impl Fn() -> bool) -> bool {
     let consumer = end.consumer();
-    let next = conn.area(0, false).map(|a| a.wrapping_add(consumer.next_position_in_first_class()));
+    let next = conn.area(0, false).wrapping_add(consumer.next_position_in_first_class());
     let hit = spin::spin(&conn.spin, end.peer_sending_cpu().map_or(0, |c| c + 1), || {
-        if let Some(line) = next {
-            // SAFETY: a prefetch never faults.
-            unsafe { _mm_prefetch(line.cast(), _MM_HINT_T0) };
-        }
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch(next.cast(), _MM_HINT_T0) };
         has_news()
     });
     if hit {
@@ -257,9 +255,12 @@ pub(crate) fn cancellation_point() {
     }
 }
 
-/// The barrier that a HOT sleeper owes its peer (see `ringway_channel::wait`).
+/// The barrier that a HOT sleeper owes its peer (see `ringway_channel::wait`). Where a filter may forbid it, a wake-up
+/// that is lost costs the rest of a slice.
 pub(crate) fn barrier() {
-    sys::membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if !confine::is_confined() {
+        sys::membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    }
 }
 
 /// Looks at the kernel socket; true if the peer is finished (FIN or reset has arrived).

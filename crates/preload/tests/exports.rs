@@ -18,7 +18,7 @@ const CONCERNED: &str = "
     poll __poll __poll_chk ppoll __ppoll_chk select __select pselect __fdelt_chk
     epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2
     fdopen _IO_fdopen dprintf __dprintf_chk vdprintf __vdprintf_chk
-    fork __fork __libc_fork _Fork vfork __vfork clone __clone unshare
+    fork __fork __libc_fork _Fork vfork __vfork clone __clone unshare prctl
     execve execv execvp execvpe execl execlp execle fexecve execveat
     posix_spawn posix_spawnp posix_spawn_file_actions_adddup2
     _exit _Exit syscall

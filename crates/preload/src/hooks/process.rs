@@ -6,14 +6,14 @@
 use core::arch::naked_asm;
 use core::ffi::c_char;
 
-use libc::{AT_FDCWD, c_int, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+use libc::{AT_FDCWD, c_int, c_long, c_uint, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 use super::io::export;
 use crate::exec::{self, How, Image};
 use crate::growable::Growable;
 use crate::real::{self, CloneMain};
 use crate::table::GUARDS;
-use crate::{exit, process, sys};
+use crate::{confine, exit, process, sys};
 
 type Strings = *const *const c_char;
 
@@ -84,6 +84,27 @@ export!(unshare = fn(flags: c_int) -> c_int {
     // SAFETY: the program's own call.
     unsafe { real::unshare()(flags) }
 });
+
+// The variadic arguments are words in registers.
+export!(prctl = fn(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    // Without a filter it is only a question whether there could be one.
+    let filters = a == libc::SECCOMP_MODE_STRICT as usize || (a == libc::SECCOMP_MODE_FILTER as usize && b != 0);
+    if option == libc::PR_SET_SECCOMP && filters {
+        confine::about_to_filter();
+    }
+    // SAFETY: the program's own call.
+    unsafe { real::prctl()(option, a, b, c, d) }
+});
+
+/// `seccomp`, which libc has no function for.
+pub(super) unsafe fn seccomp(operation: c_uint, flags: usize, filter: usize) -> c_long {
+    let strict = operation == libc::SECCOMP_SET_MODE_STRICT;
+    if strict || (operation == libc::SECCOMP_SET_MODE_FILTER && filter != 0) {
+        confine::about_to_filter();
+    }
+    // SAFETY: the program's own call.
+    unsafe { real::syscall()(libc::SYS_seccomp, operation as usize, flags, filter, 0, 0, 0) }
+}
 
 export!(_exit, _Exit = fn(status: c_int) -> ! {
     exit::part_all();

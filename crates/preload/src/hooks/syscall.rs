@@ -129,6 +129,8 @@ fn choose_further(number: c_long, a0: usize, a1: usize) -> Function {
         libc::SYS_fork => by!(fork, 1),
         libc::SYS_clone | libc::SYS_clone3 | libc::SYS_vfork => choose_clone(number, a0, a1),
         libc::SYS_unshare => by!(process::unshare, 1),
+        libc::SYS_prctl => by!(process::prctl, 5),
+        libc::SYS_seccomp => by!(process::seccomp, 3),
         libc::SYS_execve => by!(process::execve, 3),
         libc::SYS_execveat => by!(process::execveat, 5),
         libc::SYS_exit_group => by!(exit_group, 1),

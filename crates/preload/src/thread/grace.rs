@@ -25,6 +25,13 @@ pub(crate) fn retire() -> Stamp {
     Stamp(stamp)
 }
 
+/// From now on [`retire`] does without `membarrier`, which the program is about to lose.
+pub(crate) fn fence_on_entering() {
+    set_chore(FENCE);
+    // For the sections that are being entered without having seen the chore.
+    sys::membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
 impl Stamp {
     /// Whether all sections that were open at the time of the stamp have been closed. The caller's own
     /// does not count: the caller itself has let go.

@@ -11,7 +11,7 @@ use ringway_port::TxKring;
 use crate::frame::{Frame, HEAD_BYTES, Verdict};
 
 /// Slots of a batch at most, without the fragments that end its last frame. A sync with more has several batches:
-/// what a batch of VALE's 1024 keeps for each frame would leave the first-level cache, which costs half of the speed.
+/// what a batch of VALE's 1024 keeps for each frame would leave the first-level cache.
 pub const BATCH_SLOTS: usize = 256;
 /// Frames shorter than an Ethernet header go nowhere.
 const FRAME_BYTES_MIN: u32 = 14;
@@ -37,6 +37,19 @@ pub struct Batch {
     fragments: Vec<Fragment>,
     /// What NS_INDIRECT slots pointed to.
     own: Vec<u8>,
+    sum: Sum,
+}
+
+/// What is known of all frames together, so that nobody needs to look at each for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) bytes: u64,
+    /// Of the longest frame, in bytes.
+    pub(crate) longest: u32,
+    /// Some frame has more fragments than one.
+    pub(crate) has_fragments: bool,
+    /// All flags of all slots.
+    pub(crate) flags: u16,
 }
 
 /// What collecting took from the ring.
@@ -54,6 +67,7 @@ impl Default for Batch {
             len: 0,
             fragments: Vec::with_capacity(BATCH_SLOTS + NETMAP_MAX_FRAGS),
             own: Vec::new(),
+            sum: Sum::default(),
         }
     }
 }
@@ -67,6 +81,10 @@ impl Batch {
         &mut self.frames[..self.len]
     }
 
+    pub(crate) fn sum(&self) -> Sum {
+        self.sum
+    }
+
     /// Takes whole frames from the beginning of what is pending. A chain whose end is not there yet stays.
     ///
     /// `reads_user_memory`: NS_INDIRECT addresses are of this process; otherwise such frames are impossible.
@@ -74,6 +92,7 @@ impl Batch {
         self.len = 0;
         self.fragments.clear();
         self.own.clear();
+        self.sum = Sum::default();
         let (ring, pool) = (tx.ring(), tx.ring().pool());
         let pending = tx.pending();
         let mut done = Collected::default();
@@ -141,6 +160,10 @@ impl Batch {
         frame.first_fragment = first_fragment as u16;
         frame.fragments = fragments.len() as u8;
         frame.verdict = Verdict::Drop;
+        self.sum.bytes += u64::from(len);
+        self.sum.longest = self.sum.longest.max(len);
+        self.sum.has_fragments |= fragments.len() > 1;
+        self.sum.flags |= flags;
         if let [Fragment { place, is_own: false, .. }] = fragments
             && len <= LINE_BYTES as u32
             && let Some(line) = frame.bytes.first_chunk_mut::<LINE_BYTES>()

@@ -48,6 +48,8 @@ pub trait Receivers {
 pub struct Fanout {
     heads: Box<[u16; LISTS]>,
     tails: Box<[u16; LISTS]>,
+    /// How many frames are in each.
+    counts: Box<[u16; LISTS]>,
     /// The frame after each frame in its list.
     next: Vec<u16>,
     /// Lists that are not empty, the broadcast list aside.
@@ -56,7 +58,13 @@ pub struct Fanout {
 
 impl Default for Fanout {
     fn default() -> Self {
-        Fanout { heads: Box::new([END; LISTS]), tails: Box::new([END; LISTS]), next: Vec::new(), touched: Vec::new() }
+        Fanout {
+            heads: Box::new([END; LISTS]),
+            tails: Box::new([END; LISTS]),
+            counts: Box::new([0; LISTS]),
+            next: Vec::new(),
+            touched: Vec::new(),
+        }
     }
 }
 
@@ -76,7 +84,7 @@ impl Fanout {
                 Verdict::To { .. } | Verdict::Drop => done.dropped += 1,
             }
         }
-        let broadcast = std::mem::replace(&mut self.heads[BROADCAST], END);
+        let (broadcast, broadcasts) = self.take(BROADCAST);
         if broadcast != END {
             for port in receivers.ports().iter().filter(|port| **port != source) {
                 let list = list_of(*port, ring % receivers.rings(*port));
@@ -88,13 +96,19 @@ impl Fanout {
         for at in 0..self.touched.len() {
             let list = usize::from(self.touched[at]);
             let (port, to) = ((list / SWITCH_RINGS_MAX as usize) as u8, (list % SWITCH_RINGS_MAX as usize) as u8);
-            let own = std::mem::replace(&mut self.heads[list], END);
+            let (own, owns) = self.take(list);
             let gets_all = to == ring % receivers.rings(port).max(1);
-            let common = if gets_all { broadcast } else { END };
-            done += receivers.deliver(port, to, Merged { next: &self.next, own, common });
+            let (common, commons) = if gets_all { (broadcast, broadcasts) } else { (END, 0) };
+            let count = usize::from(owns) + usize::from(commons);
+            done += receivers.deliver(port, to, Merged { next: &self.next, own, common, count });
         }
         self.touched.clear();
         done
+    }
+
+    /// Empties a list; its first frame, and how many there were.
+    fn take(&mut self, list: usize) -> (u16, u16) {
+        (std::mem::replace(&mut self.heads[list], END), std::mem::take(&mut self.counts[list]))
     }
 
     #[inline]
@@ -108,6 +122,7 @@ impl Fanout {
             self.next[usize::from(self.tails[list])] = n;
         }
         self.tails[list] = n;
+        self.counts[list] += 1;
     }
 }
 
@@ -121,6 +136,8 @@ pub struct Merged<'a> {
     next: &'a [u16],
     own: u16,
     common: u16,
+    /// How many are still to come.
+    count: usize,
 }
 
 impl Iterator for Merged<'_> {
@@ -135,9 +152,16 @@ impl Iterator for Merged<'_> {
             return None;
         }
         *list = self.next[usize::from(n)];
+        self.count -= 1;
         Some(usize::from(n))
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.count, Some(self.count))
+    }
 }
+
+impl ExactSizeIterator for Merged<'_> {}
 
 #[cfg(test)]
 mod tests {
@@ -162,7 +186,9 @@ mod tests {
         }
 
         fn deliver(&mut self, port: u8, ring: u8, frames: Merged<'_>) -> Delivered {
+            let count = frames.len();
             let frames: Vec<usize> = frames.collect();
+            assert_eq!(frames.len(), count);
             let delivered = Delivered { frames: frames.len() as u32, ..Delivered::default() };
             self.got.push(((port, ring), frames));
             delivered

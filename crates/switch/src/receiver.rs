@@ -64,42 +64,89 @@ impl Receiver {
     }
 
     /// Copies frames into free slots and shows them; frames for which there is no room are dropped.
-    pub(crate) fn deliver(&self, sending: &Sending<'_>, frames: impl Iterator<Item = usize> + Clone) -> Delivered {
-        let all = || frames.clone().map(|n| &sending.batch.frames()[n]);
-        let room = self.leases().room(self.ends());
-        let wanted = all().map(|frame| self.slots_of(sending.batch, frame)).fold(0, |sum, slots| {
-            // Whole frames only, so that a lease is filled to its end unless others take the room meanwhile.
-            if sum + slots <= room { sum + slots } else { sum }
-        });
-        let lease = match self.leases().lease(self.ends(), self.epoch, sending.owner, wanted) {
-            Ok(lease) => lease,
-            Err(_) => {
-                let dropped = all().count() as u32;
-                self.count(Delivered { dropped, ..Delivered::default() });
-                return Delivered { dropped, ..Delivered::default() };
-            }
-        };
+    pub(crate) fn deliver(
+        &self,
+        sending: &Sending<'_>,
+        frames: impl ExactSizeIterator<Item = usize> + Clone,
+    ) -> Delivered {
+        let sum = sending.batch.sum();
+        let is_simple = !sum.has_fragments && sum.longest as usize <= self.buffer_bytes();
+        let wanted = if is_simple { frames.len() as u32 } else { self.slots_wanted(sending, frames.clone()) };
+        let wanted = wanted.min(self.leases().room(self.ends()));
         let mut done = Delivered::default();
+        match self.leases().lease(self.ends(), self.epoch, sending.owner, wanted) {
+            Err(_) => {
+                done.dropped = frames.len() as u32;
+                self.count(done);
+            }
+            Ok(lease) => {
+                let filled = if is_simple {
+                    self.fill_simply(sending, frames, &lease, &mut done)
+                } else {
+                    self.fill(sending, frames, &lease, &mut done)
+                };
+                self.blank(self.ring.advance(lease.first, filled), lease.slots - filled);
+                self.count(done);
+                self.finish(lease);
+            }
+        }
+        done
+    }
+
+    /// Slots for all frames that there is room for: whole frames only, so that a lease is filled to its end unless
+    /// others take the room meanwhile.
+    fn slots_wanted(&self, sending: &Sending<'_>, frames: impl Iterator<Item = usize>) -> u32 {
+        let room = self.leases().room(self.ends());
+        let slots = frames.map(|n| self.slots_of(sending.batch, &sending.batch.frames()[n]));
+        slots.fold(0, |sum, slots| if sum + slots <= room { sum + slots } else { sum })
+    }
+
+    /// Fills a lease with frames of one slot each; returns how many slots.
+    #[inline]
+    fn fill_simply(
+        &self,
+        sending: &Sending<'_>,
+        frames: impl ExactSizeIterator<Item = usize>,
+        lease: &Lease,
+        done: &mut Delivered,
+    ) -> u32 {
+        done.dropped += (frames.len() as u32).saturating_sub(lease.slots);
+        let mut at = lease.first;
+        for n in frames.take(lease.slots as usize) {
+            let frame = &sending.batch.frames()[n];
+            match frame.line() {
+                Some(line) => self.write_line(at, frame.len as u16, line),
+                None => self.write(sending, frame, at, 1),
+            }
+            at = self.ring.next(at);
+            done.frames += 1;
+            done.bytes += u64::from(frame.len);
+        }
+        done.frames
+    }
+
+    /// Fills a lease with frames of any number of slots; returns how many slots.
+    fn fill(
+        &self,
+        sending: &Sending<'_>,
+        frames: impl Iterator<Item = usize>,
+        lease: &Lease,
+        done: &mut Delivered,
+    ) -> u32 {
         let mut at = 0;
-        for frame in all() {
+        for n in frames {
+            let frame = &sending.batch.frames()[n];
             let slots = self.slots_of(sending.batch, frame);
             if at + slots > lease.slots || slots > NETMAP_MAX_FRAGS as u32 {
                 done.dropped += 1;
                 continue;
             }
-            let first = self.ring.advance(lease.first, at);
-            match frame.line() {
-                Some(line) if slots == 1 => self.write_line(first, frame.len as u16, line),
-                _ => self.write(sending, frame, first, slots),
-            }
+            self.write(sending, frame, self.ring.advance(lease.first, at), slots);
             at += slots;
             done.frames += 1;
             done.bytes += u64::from(frame.len);
         }
-        self.blank(self.ring.advance(lease.first, at), lease.slots - at);
-        self.count(done);
-        self.finish(lease);
-        done
+        at
     }
 
     /// Ends a lease whose slots are filled, and wakes the receiver if it can see more now.

@@ -57,8 +57,7 @@ impl Sender {
                 return all;
             }
             let done = self.forward_batch(tx, now_ns);
-            let bytes = self.batch.frames().iter().map(|frame| u64::from(frame.len)).sum();
-            tx.count(self.batch.frames().len() as u32, bytes);
+            tx.count(self.batch.frames().len() as u32, self.batch.sum().bytes);
             if collected.bad_slots + done.dropped > 0 {
                 tx.count_dropped(collected.bad_slots + done.dropped);
             }
@@ -67,14 +66,21 @@ impl Sender {
         }
     }
 
-    fn forward_batch(&mut self, tx: &TxKring, now_ns: u64) -> Delivered {
-        self.switch.refresh(&mut self.ports);
-        self.switch.module().lookup(&mut self.source, now_ns, self.batch.frames_mut());
+    /// The sender's own choices of ports; 0 is none (netmap(4), NS_PORT_MASK).
+    #[cold]
+    fn obey_sender(&mut self) {
         for frame in self.batch.frames_mut() {
-            // The sender's own choice; 0 is none (netmap(4), NS_PORT_MASK).
             if let port @ 1.. = (frame.flags >> 8) as u8 {
                 frame.verdict = Verdict::To { port, ring: self.source.ring };
             }
+        }
+    }
+
+    fn forward_batch(&mut self, tx: &TxKring, now_ns: u64) -> Delivered {
+        self.switch.refresh(&mut self.ports);
+        self.switch.module().lookup(&mut self.source, now_ns, self.batch.frames_mut());
+        if self.batch.sum().flags >> 8 != 0 {
+            self.obey_sender();
         }
         let sending =
             Sending { batch: &self.batch, pool: tx.ring().pool(), owner: owner_of(self.source.port, self.source.ring) };

@@ -41,6 +41,8 @@ pub struct Held<'a> {
     pending: Option<&'static AtomicPtr<c_void>>,
     before: *mut c_void,
     owner_died: bool,
+    /// What unlocking writes into the word.
+    left_behind: u32,
 }
 
 /// The head of a thread's robust list, in the kernel's layout.
@@ -78,6 +80,17 @@ impl LockWord {
         self.lock_with(|_, _| None)
     }
 
+    /// Waits until whoever holds the lock now has given it up, by dying too; false after [`LIMIT_US`], or at once if it is
+    /// this thread. A holder's death stays marked for the next one.
+    pub fn wait_until_free(&self) -> bool {
+        if self.holder_died() {
+            return true;
+        }
+        let Ok(mut held) = self.lock() else { return false };
+        held.left_behind = if held.owner_died { OWNER_DIED } else { 0 };
+        true
+    }
+
     /// Whether the last holder died inside, and nobody has taken the lock since.
     pub fn holder_died(&self) -> bool {
         self.0.load(Ordering::Relaxed) & (OWNER_DIED | TID_MASK) == OWNER_DIED
@@ -91,7 +104,7 @@ impl LockWord {
         if taken.is_none() {
             retract(pending, before);
         }
-        taken.map(|owner_died| Held { word: &self.0, pending, before, owner_died })
+        taken.map(|owner_died| Held { word: &self.0, pending, before, owner_died, left_behind: 0 })
     }
 }
 
@@ -105,7 +118,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.word.swap(0, Ordering::Release) & WAITERS != 0 {
+        if self.word.swap(self.left_behind, Ordering::Release) & WAITERS != 0 {
             let _ = futex::wake(self.word, futex::Flags::empty(), 1);
         }
         retract(self.pending, self.before);

@@ -42,6 +42,9 @@ pub(crate) fn wanted(name: &str, request: &Register) -> Result<PortName, Errno> 
     if !is_pipe {
         wanted.rings = rings;
     }
+    wanted.flags.monitor_tx = request.nr_flags & flag::MONITOR_TX != 0;
+    wanted.flags.monitor_rx = request.nr_flags & flag::MONITOR_RX != 0;
+    wanted.flags.zero_copy_monitor = request.nr_flags & flag::ZCOPY_MON != 0;
     wanted.flags.exclusive = request.nr_flags & flag::EXCLUSIVE != 0;
     wanted.options.region = (request.nr_mem_id != 0).then_some(request.nr_mem_id);
     wanted.options.conf = Conf {

@@ -7,7 +7,7 @@ use ringway_port::Port;
 use ringway_switch::open_any;
 use rustix::io::Errno;
 
-use crate::abi::{Offsets, Register, flag, option};
+use crate::abi::{Offsets, Register, option};
 use crate::bound::Binding;
 use crate::error::{errno, pool_errno};
 use crate::note::Note;
@@ -24,9 +24,6 @@ const OPTIONS: [u32; 1] = [option::OFFSETS];
 pub(crate) fn register(name: &str, request: &mut Register, options: &mut Options) -> Result<Binding, Errno> {
     options.check(&OPTIONS)?;
     let wanted = name::wanted(name, request)?;
-    if request.nr_flags & (flag::MONITOR_TX | flag::MONITOR_RX | flag::ZCOPY_MON) != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
     let port = open_any(&wanted).map_err(|e| errno(&e))?;
     let mut binding = bind(port, request)?;
     if let Some(found) = options.find(option::OFFSETS) {

@@ -13,6 +13,7 @@
 //! - Implement [`Backend`] for a new kind of port; [`TxKring`] and [`RxKring`] are what it works with, and what a
 //!   switch uses to deliver into other ports' rings.
 //! - [`observe`] any port's packets as text or as a file ([`pcap`]), or put it behind a bad line ([`impair`]).
+//! - [`monitor`]: ports that see what passes another port, in whatever process.
 //! - [`device`]: ports of network devices and how to open them; [`xdp`]: the fastest of these, and steering.
 //! - [`registry`]: how ports of one name find each other's memory; [`meeting`]: in other processes.
 //! - `hostile` (tests and fuzzing): a peer that scribbles over all shared words.
@@ -43,6 +44,7 @@ pub mod impair;
 mod info;
 mod kring;
 pub mod meeting;
+pub mod monitor;
 pub mod name;
 mod null;
 pub mod observe;
@@ -55,6 +57,7 @@ pub mod registry;
 mod sys;
 mod tap;
 mod wait;
+mod watched;
 pub mod xdp;
 
 pub use backend::{Backend, Wakers};

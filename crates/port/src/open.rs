@@ -9,6 +9,7 @@ use crate::backend::Backend;
 use crate::device::{self, DeviceOptions};
 use crate::error::PortError;
 use crate::info::{Info, Transport};
+use crate::monitor;
 use crate::name::{Conf, Flags, PortName, RingsName, Scheme};
 use crate::null::Null;
 use crate::pcap::{Sink, Source};
@@ -31,6 +32,9 @@ pub fn open(name: &str) -> Result<Port, PortError> {
 
 /// Like [`open`], for a name that is already taken apart.
 pub fn open_name(name: &PortName) -> Result<Port, PortError> {
+    if monitor::is_monitor(name.flags) {
+        return open_monitor(name);
+    }
     match &name.scheme {
         Scheme::Null { source_bytes } => open_null(name, *source_bytes),
         Scheme::Shm => open_shm(name),
@@ -50,6 +54,18 @@ pub fn open_name(name: &PortName) -> Result<Port, PortError> {
         }
         Scheme::Xdp { .. } | Scheme::Packet | Scheme::Tap => device::open(name, &DeviceOptions::default()),
     }
+}
+
+/// A monitor of a port whose memory others can find by its name.
+fn open_monitor(name: &PortName) -> Result<Port, PortError> {
+    if !matches!(name.scheme, Scheme::Netmap | Scheme::Tap | Scheme::Packet) {
+        let why = "ports of this kind have nobody else's traffic to monitor; netmap:, tap:, packet: and vale ports have";
+        return Err(PortError::refused(name.to_string(), why));
+    }
+    let found = registry::pool(&name.pool_name(), PoolConfig::default())?;
+    let mut port = monitor::open(&found.pool, name)?;
+    port.add_limit(found.limit);
+    Ok(port)
 }
 
 /// Opens one end of a pipe (`IF{ID`, `IF}ID`) in a pool that is at hand, instead of the one of that name.
@@ -86,7 +102,7 @@ pub(crate) fn sharing(flags: Flags) -> Sharing {
 }
 
 /// The rings that the flags leave.
-fn rings_of(counts: RingCounts, flags: Flags) -> Rings {
+pub(crate) fn rings_of(counts: RingCounts, flags: Flags) -> Rings {
     let mut rings = all_rings(counts);
     rings.retain(|(kind, _)| if kind.sends() { !flags.rx_only } else { !flags.tx_only });
     rings
@@ -141,6 +157,9 @@ pub fn adopt(fd: OwnedFd) -> Result<Port, PortError> {
 pub fn adopt_registration(registration: Registration) -> Result<Port, PortError> {
     let (pool, port) = (registration.pool().clone(), registration.port());
     let port_name = pool.name(port)?;
+    if pool.feed_of(port).is_some() {
+        return monitor::adopt(&port_name, registration);
+    }
     if pool.peer(port).is_some() {
         let met_at = pool.met_at();
         let of_switch = met_at.starts_with("vale").then_some(met_at.as_str());
@@ -215,7 +234,7 @@ fn pipe_port(name: &PortName, registration: Registration, limit: Option<String>)
     Port::new(registration, &rings, Box::new(pipe), info)
 }
 
-pub(crate) fn info(name: &PortName, registration: &Registration, transport: Transport) -> Result<Info, PortError> {
+pub(crate) fn info(name: &impl ToString, registration: &Registration, transport: Transport) -> Result<Info, PortError> {
     let pool = registration.pool();
     let buffer_bytes = pool.config().buffer_bytes;
     Ok(Info {

@@ -16,6 +16,7 @@ use crate::info::{Counters, Info};
 use crate::kring::{RxKring, TxKring, append};
 use crate::observe::{Direction, Observer};
 use crate::pcap::{PACKET_BYTES_MAX, wall_clock_ns};
+use crate::watched::Watched;
 
 /// An open port. Dropping it closes it; what was sent but not synced is lost, as in netmap.
 ///
@@ -36,6 +37,7 @@ pub struct Port {
 struct Sending {
     user: Ring,
     kring: TxKring,
+    watched: Watched,
     /// For observers: the beginning of a packet whose end has not come.
     partial: Vec<u8>,
 }
@@ -43,6 +45,7 @@ struct Sending {
 struct Receiving {
     user: Ring,
     kring: RxKring,
+    watched: Watched,
     partial: Vec<u8>,
 }
 
@@ -82,9 +85,11 @@ impl Port {
             let rings = info.counts.of(*kind);
             let user = ring.ok_or(PortError::NoRing { ring: *index, rings })?;
             if kind.sends() {
-                tx.push(Sending { kring: TxKring::new(user.clone()), user, partial: vec![] });
+                let kring = TxKring::new(user.clone());
+                tx.push(Sending { kring, user, watched: Watched::default(), partial: vec![] });
             } else {
-                rx.push(Receiving { kring: RxKring::new(user.clone()), user, partial: vec![] });
+                let kring = RxKring::new(user.clone());
+                rx.push(Receiving { kring, user, watched: Watched::default(), partial: vec![] });
             }
         }
         Ok(Port { info, tx, rx, backend, observers: vec![], registration, kept: vec![] })
@@ -189,7 +194,7 @@ impl Port {
     pub fn sync_tx_at(&mut self, ring: usize, now_ns: u64) -> Result<u32, PortError> {
         let rings = self.tx.len() as u32;
         let sending = self.tx.get_mut(ring).ok_or(PortError::NoRing { ring: ring as u32, rings })?;
-        let Sending { user, kring, partial } = sending;
+        let Sending { user, kring, watched, partial } = sending;
         let held = user.kring().own.lock.lock().map_err(|_| PortError::Busy)?;
         if held.owner_died() {
             self.backend.sender_died(ring);
@@ -200,6 +205,7 @@ impl Port {
         if !self.observers.is_empty() {
             show(&mut self.observers, Direction::Sent, ring, user, (before, rhead), partial);
         }
+        watched.passed(user, before, rhead);
         self.backend.sync_tx(ring, kring, now_ns)?;
         check::finish(user, user.kring().hwtail.get(user.num_slots()));
         Ok(user.distance(rhead, shown_tail(user)))
@@ -209,17 +215,19 @@ impl Port {
     pub fn sync_rx_at(&mut self, ring: usize, now_ns: u64) -> Result<u32, PortError> {
         let rings = self.rx.len() as u32;
         let receiving = self.rx.get_mut(ring).ok_or(PortError::NoRing { ring: ring as u32, rings })?;
-        let Receiving { user, kring, partial } = receiving;
+        let Receiving { user, kring, watched, partial } = receiving;
         let _held = user.kring().own.lock.lock().map_err(|_| PortError::Busy)?;
         check::accept(user)?;
         let hwcur = user.kring().hwcur.get(user.num_slots());
         let rhead = user.kring().own.rhead.load(Relaxed);
+        watched.released(user, hwcur, rhead);
         user.kring().hwcur.set(rhead);
         self.backend.sync_rx(ring, kring, user.distance(hwcur, rhead), now_ns)?;
         let (before, hwtail) = (shown_tail(user), user.kring().hwtail.get(user.num_slots()));
         if !self.observers.is_empty() {
             show(&mut self.observers, Direction::Received, ring, user, (before, hwtail), partial);
         }
+        watched.passed(user, before, hwtail);
         check::finish(user, hwtail);
         Ok(user.distance(rhead, shown_tail(user)))
     }

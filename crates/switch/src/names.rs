@@ -11,7 +11,7 @@ use ringway_mem::fabric::Fabric;
 use ringway_mem::pool::{PoolConfig, RingCounts};
 use ringway_port::name::{RingsName, Scheme};
 use ringway_port::registry::{self, Found};
-use ringway_port::{Port, PortError, PortName, adopt_registration, open_in, open_name};
+use ringway_port::{Port, PortError, PortName, adopt_registration, monitor, open_in, open_name};
 
 use crate::modules::bridge::Bridge;
 use crate::{Switch, vale};
@@ -46,6 +46,7 @@ pub fn open_any(name: &PortName) -> Result<Port, PortError> {
     // Kept until the port is open: so long the switch stays.
     let found = registry::switch(&name.pool_name(), MEMORY)?;
     let mut port = match name.rings {
+        _ if monitor::is_monitor(name.flags) => monitor::open(&found.pool, name)?,
         RingsName::Master(_) | RingsName::Slave(_) => open_in(&found.pool, &name.to_string())?,
         RingsName::AllNic | RingsName::Nic(_) => vale::open_shared(&self::switch(switch, &found)?, &found.pool, name)?,
         _ => return Err(PortError::refused(name.to_string(), "a port of a switch has no host rings")),
@@ -75,6 +76,7 @@ pub fn adopt(fd: OwnedFd) -> Result<Port, PortError> {
     let met_at = pool.met_at();
     let Some(switch) = met_at.strip_prefix("vale") else { return ringway_port::adopt(fd) };
     let registration = pool.registration_of(fd)?;
+    // An end of a pipe, or a monitor.
     if pool.peer(registration.port()).is_some() {
         return adopt_registration(registration);
     }

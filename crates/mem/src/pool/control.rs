@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering::*};
-use std::sync::{Mutex, MutexGuard, Once};
+use std::sync::{Mutex, MutexGuard, Once, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
@@ -46,7 +46,13 @@ impl Pool {
     /// Takes the control lock unless another process keeps it for longer than `patience`.
     pub(super) fn control_within(&self, patience: Duration) -> Result<Control, PoolError> {
         close_in_children();
-        let process = PROCESS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let process = match PROCESS.try_lock() {
+            Ok(process) => process,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Whoever has no patience may hold what the other thread waits for.
+            Err(TryLockError::WouldBlock) if patience.is_zero() => return Err(PoolError::Stuck),
+            Err(TryLockError::WouldBlock) => PROCESS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()),
+        };
         let fd = self.new_description()?;
         CONTROL_FD.store(fd.as_raw_fd(), SeqCst);
         let file = ControlFile(fd);

@@ -72,16 +72,27 @@ pub struct PortRecord {
     counts: [AtomicU32; 6],
     /// The other end (a port number) if this is one end of a pipe, else 0.
     pub(super) peer: AtomicU32,
+    /// How many feeds of monitors the port has, in the low byte; a generation above.
+    pub(super) monitors: AtomicU32,
     /// Buffers may move freely between ports of one domain: those that one family of processes opened.
     pub(super) domain: AtomicU64,
     /// What back ends of the port keep here, by their own rules.
     pub scratch: [AtomicU64; 8],
     pub(super) name: Text,
+    /// Of a feed: what it watches; see `monitor`.
+    pub(super) watches: AtomicU32,
 }
 
 const _: () = assert!(size_of::<PortRecord>() == 256);
 
 impl PortRecord {
+    /// Grows whenever a monitor of the port comes or goes; None if there is none.
+    #[inline]
+    pub fn monitored(&self) -> Option<u32> {
+        let word = self.monitors.load(Relaxed);
+        (word & 0xff != 0).then_some(word)
+    }
+
     /// Whether delivering to this port must wait: what a dead user left is being set right.
     #[inline]
     pub fn frozen(&self) -> bool {

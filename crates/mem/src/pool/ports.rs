@@ -32,6 +32,7 @@ pub struct Ring {
     pool: Arc<Pool>,
     port: u32,
     kind: Kind,
+    index: u32,
     num_slots: u32,
     kring: NonNull<Kring>,
     header: NonNull<RingHeader>,
@@ -57,6 +58,11 @@ impl Ring {
 
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Its number among the port's rings of its kind.
+    pub fn index(&self) -> u32 {
+        self.index
     }
 
     /// Slots of the ring, as known to this process.
@@ -199,6 +205,7 @@ impl Pool {
             pool: self.clone(),
             port: port.0,
             kind,
+            index,
             num_slots: place.counts.slots(kind),
             kring: NonNull::new(at(kring).cast())?,
             header: NonNull::new(at(ring).cast())?,
@@ -281,6 +288,8 @@ impl Pool {
         record.peer.store(0, Relaxed);
         record.pin(false);
         record.domain.store(0, Relaxed);
+        record.watches.store(0, Relaxed);
+        record.monitors.store(0, Relaxed);
         record.scratch.iter().for_each(|word| word.store(0, Relaxed));
         record.set_counts(counts);
         record.name.set(name);

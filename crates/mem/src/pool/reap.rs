@@ -25,24 +25,29 @@ impl Pool {
     /// [`PoolError::Stuck`] if another process keeps the pool locked.
     pub fn reap(self: &Arc<Pool>) -> Result<(), PoolError> {
         let control = self.control()?;
-        self.reap_under(&control);
+        self.reap_under(&control, true);
         Ok(())
     }
 
     /// Like [`Pool::reap`]; does nothing if another process has the pool locked.
     pub fn try_reap(self: &Arc<Pool>) {
         if let Ok(control) = self.control_within(Duration::ZERO) {
-            self.reap_under(&control);
+            self.reap_under(&control, false);
         }
     }
 
-    pub(super) fn reap_under(self: &Arc<Pool>, _control: &Control) {
+    /// `may_wait` for those who write to a monitor's rings; without, such a monitor is left for the next time.
+    pub(super) fn reap_under(self: &Arc<Pool>, control: &Control, may_wait: bool) {
         let ports: Vec<PortId> = self.ports().collect();
         for port in ports {
             if self.is_open(port) || self.record(port.0).is_ok_and(|record| record.is_pinned()) {
                 continue;
             }
             if !self.peer(port).is_some_and(|peer| self.is_open(peer)) {
+                if !self.stop_feeding(port, may_wait) {
+                    continue;
+                }
+                self.leave_monitors(port, control);
                 self.leave_to_heir(port);
                 self.remove_port(port);
             } else if self.record(port.0).is_ok_and(|r| r.state.load(Relaxed) == OPENED) {

@@ -94,7 +94,7 @@ impl Pool {
     /// Opens the port of this name; makes it if there is none.
     pub fn open(self: &Arc<Pool>, name: &str, counts: RingCounts, sharing: Sharing) -> Result<Registration, PoolError> {
         let control = self.control()?;
-        self.reap_under(&control);
+        self.reap_under(&control, true);
         let port = match self.find(name) {
             Some(port) => port,
             None => self.make_port(name, counts)?,
@@ -111,7 +111,7 @@ impl Pool {
         sharing: Sharing,
     ) -> Result<Registration, PoolError> {
         let control = self.control()?;
-        self.reap_under(&control);
+        self.reap_under(&control, true);
         if let Some(port) = self.find(name) {
             return self.register(port, sharing, &control);
         }
@@ -142,7 +142,7 @@ impl Pool {
         Ok(Registration { fd: Some(fd), pool: self.clone(), mark })
     }
 
-    fn register(
+    pub(super) fn register(
         self: &Arc<Pool>,
         port: PortId,
         sharing: Sharing,

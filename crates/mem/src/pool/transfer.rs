@@ -50,7 +50,8 @@ pub fn transfer(tx: &Ring, rx: &Ring) -> Transferred {
     let own = &tx.kring().own;
     while !rx.record().frozen() {
         let (k, j) = (tx.kring().hwcur.get(tx.num_slots()), rx.kring().hwtail.get(rx.num_slots()));
-        let pending = tx.distance(k, own.rhead.load(Relaxed).min(tx.num_slots() - 1));
+        // A feed's is written by another thread than the one that transfers.
+        let pending = tx.distance(k, own.rhead.load(Acquire).min(tx.num_slots() - 1));
         let busy = rx.distance(rx.kring().hwcur.get(rx.num_slots()), j);
         let run = Swap::new(tx, rx, k, j).frames(pending, rx.num_slots() - 1 - busy);
         if run.slots > 0 {

@@ -22,8 +22,8 @@ use crate::xdp::{self, Rule};
 const SLOTS: u32 = 1024;
 /// Queues of a TAP device at most, as in the kernel.
 const TAP_QUEUES_MAX: u32 = 256;
-/// Buffers beyond those in the rings' slots: for ports that only send, and extra ones.
-const SPARE_BUFFERS: u32 = 512;
+/// Buffers beyond those in the rings' slots: for a monitor, and extra ones.
+const SPARE_BUFFERS: u32 = 4096;
 
 /// Opens the port of a device: `netmap:IF` (with its rings), `xdp:IF/QUEUE`, `packet:IF` or `tap:NAME`.
 ///

@@ -1,6 +1,7 @@
-//! Reading and writing at addresses that a program gave us, which may be wild.
+//! Reading and writing at addresses, and using descriptors, that a program gave us, which may be wild.
 
 use std::ffi::c_void;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
@@ -27,6 +28,20 @@ pub fn write(address: u64, from: &[u8]) -> Result<(), Errno> {
     // asked for the answer at that place, as it would ask the kernel in an ioctl.
     let copied = unsafe { libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
     if copied == from.len() as isize { Ok(()) } else { Err(Errno::FAULT) }
+}
+
+/// A duplicate of a descriptor whose number a program gave us.
+///
+/// # Errors
+/// `EBADF` if there is none of that number.
+pub fn duplicate(fd: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: F_DUPFD_CLOEXEC takes integers, of which the kernel checks the first.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    if copy < 0 {
+        return Err(Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EBADF)));
+    }
+    // SAFETY: made just now, so nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 #[cfg(test)]

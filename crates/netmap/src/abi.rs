@@ -201,6 +201,35 @@ record! {
     }
 }
 
+record! {
+    /// `struct nmreq_opt_csb`
+    CsbOption [40] {
+        csb_atok: u64 = 24,
+        csb_ktoa: u64 = 32,
+    }
+}
+
+record! {
+    /// `struct nmreq_opt_sync_kloop_mode`
+    KloopMode [32] {
+        mode: u32 = 24,
+    }
+}
+
+/// Bits of [`KloopMode`]: have the rings synced by who kicks. Ours are synced by the loop, which is as good to see.
+pub mod kloop_mode {
+    pub const DIRECT_TX: u32 = 0x1;
+    pub const DIRECT_RX: u32 = 0x2;
+    pub const ALL: u32 = DIRECT_TX | DIRECT_RX;
+}
+
+record! {
+    /// `struct nmreq_sync_kloop_start`
+    KloopStart [8] {
+        sleep_us: u32 = 0,
+    }
+}
+
 /// `char nr_name[16]` of a `struct nmreq`, at its place.
 pub const LEGACY_NAME: std::ops::Range<usize> = 0..16;
 

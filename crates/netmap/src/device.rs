@@ -7,8 +7,9 @@ use ringway_port::Wakers;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::abi::{self, PoolsInfo, PortInfo, Register, reqtype};
+use crate::abi::{self, KloopStart, PoolsInfo, PortInfo, Register, option, reqtype};
 use crate::bound::Binding;
+use crate::kloop::{Kloop, Orders};
 use crate::legacy::LegacyRequest;
 use crate::request::{Options, Request};
 use crate::{info, register};
@@ -25,6 +26,7 @@ pub enum Answer {
 #[derive(Default)]
 pub struct Device {
     binding: Mutex<Option<Binding>>,
+    kloop: Kloop,
 }
 
 impl Device {
@@ -33,7 +35,7 @@ impl Device {
     /// # Errors
     /// It is none of ours, or of a kind that cannot be handed on.
     pub fn adopt(fd: OwnedFd) -> Result<Device, Errno> {
-        Ok(Device { binding: Mutex::new(Some(Binding::adopt(fd)?)) })
+        Ok(Device { binding: Mutex::new(Some(Binding::adopt(fd)?)), kloop: Kloop::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Binding>> {
@@ -83,8 +85,16 @@ impl Device {
             self.register(name, &mut fields, options)?;
             return fields.write(body).map(|()| Answer::Bound);
         }
-        options.check(&[])?;
         match request.header.nr_reqtype {
+            reqtype::CSB_ENABLE => return self.enable_csb(options),
+            reqtype::SYNC_KLOOP_START => return self.run_kloop(KloopStart::read(body)?, options),
+            _ => options.check(&[])?,
+        }
+        match request.header.nr_reqtype {
+            reqtype::SYNC_KLOOP_STOP => {
+                self.bound(|_| Ok(()))?;
+                self.kloop.stop();
+            }
             reqtype::PORT_INFO_GET => {
                 let mut fields = PortInfo::read(body)?;
                 info::port(name, &mut fields)?;
@@ -107,6 +117,30 @@ impl Device {
         }
         *binding = Some(register::register(name, fields, options)?);
         Ok(())
+    }
+
+    fn enable_csb(&self, options: &mut Options) -> Result<Answer, Errno> {
+        options.check(&[option::CSB])?;
+        if self.kloop.is_running() {
+            return Err(Errno::BUSY);
+        }
+        let mut binding = self.lock();
+        register::enable_csb(binding.as_mut().ok_or(Errno::INVAL)?, options)?;
+        Ok(Answer::Done)
+    }
+
+    /// Stays until another thread stops it.
+    fn run_kloop(&self, request: KloopStart, options: &mut Options) -> Result<Answer, Errno> {
+        options.check(&[option::SYNC_KLOOP_EVENTFDS, option::SYNC_KLOOP_MODE])?;
+        let (csb, orders) = {
+            let binding = self.lock();
+            let binding = binding.as_ref().ok_or(Errno::NXIO)?;
+            let csb = binding.csb.ok_or(Errno::INVAL)?;
+            (csb, Orders::new(request.sleep_us, binding.tx.len() + binding.rx.len(), options)?)
+        };
+        // The program reads the options' answers while the loop runs.
+        options.answer()?;
+        self.kloop.run(csb, &orders, |call| call(self.lock().as_mut().ok_or(Errno::NXIO)?)).map(|()| Answer::Done)
     }
 
     fn legacy_register(&self, address: u64) -> Result<Answer, Errno> {

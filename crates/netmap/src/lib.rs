@@ -20,10 +20,12 @@
 
 pub mod abi;
 mod bound;
+mod csb;
 mod device;
 mod error;
 mod extra;
 mod info;
+mod kloop;
 mod legacy;
 mod name;
 mod note;

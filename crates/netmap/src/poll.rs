@@ -2,7 +2,7 @@
 //!
 //! A tx ring is synced if slots are waiting to be sent (unless NR_NO_TX_POLL) or if room is asked for and there is none;
 //! an rx ring if packets are asked for and there are none beyond cur, or slots are to be given back (without being asked
-//! for packets only with NR_DO_RX_POLL). A ring with impossible words starts over and the answer is POLLERR.
+//! for packets only with NR_DO_RX_POLL). A ring with impossible words starts over and the answer is POLLERR, as it is in CSB mode.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,6 +19,9 @@ const RX: PollFlags = PollFlags::IN.union(PollFlags::RDNORM);
 impl Binding {
     /// Does the I/O that `events` ask for; returns those that came.
     pub(crate) fn poll(&mut self, events: PollFlags) -> PollFlags {
+        if self.csb.is_some() {
+            return PollFlags::ERR;
+        }
         let mut found = PollFlags::empty();
         let now_ns = clock::monotonic_ns();
         for i in self.tx.clone() {

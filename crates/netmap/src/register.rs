@@ -7,8 +7,9 @@ use ringway_port::Port;
 use ringway_switch::open_any;
 use rustix::io::Errno;
 
-use crate::abi::{Offsets, Register, option};
+use crate::abi::{CsbOption, Offsets, Register, option};
 use crate::bound::Binding;
+use crate::csb::Csb;
 use crate::error::{errno, pool_errno};
 use crate::note::Note;
 use crate::request::Options;
@@ -18,7 +19,7 @@ use crate::{extra, name, offsets};
 const EXTRA_BUFFERS_MAX: u32 = 1 << 16;
 
 /// What the options of a registration can be.
-const OPTIONS: [u32; 1] = [option::OFFSETS];
+const OPTIONS: [u32; 2] = [option::OFFSETS, option::CSB];
 
 /// Opens the port that the request names and fills in what it got.
 pub(crate) fn register(name: &str, request: &mut Register, options: &mut Options) -> Result<Binding, Errno> {
@@ -31,8 +32,23 @@ pub(crate) fn register(name: &str, request: &mut Register, options: &mut Options
         options.settle(option::OFFSETS, result);
         result?;
     }
+    if options.find(option::CSB).is_some() {
+        enable_csb(&mut binding, options)?;
+    }
     answer(&mut binding, request)?;
     Ok(binding)
+}
+
+/// Puts a binding into CSB mode, as the option says.
+///
+/// # Errors
+/// `EINVAL` without the option, and see [`Csb::new`].
+pub(crate) fn enable_csb(binding: &mut Binding, options: &mut Options) -> Result<(), Errno> {
+    let found = options.find(option::CSB).ok_or(Errno::INVAL)?;
+    let csb = found.array().and_then(|bytes| Csb::new(binding, &CsbOption::from_bytes(bytes)));
+    options.settle(option::CSB, csb.map(|_| ()));
+    binding.csb = Some(csb?);
+    Ok(())
 }
 
 fn bind(port: Port, request: &Register) -> Result<Binding, Errno> {

@@ -59,7 +59,8 @@ pub fn open_name(name: &PortName) -> Result<Port, PortError> {
 /// A monitor of a port whose memory others can find by its name.
 fn open_monitor(name: &PortName) -> Result<Port, PortError> {
     if !matches!(name.scheme, Scheme::Netmap | Scheme::Tap | Scheme::Packet) {
-        let why = "ports of this kind have nobody else's traffic to monitor; netmap:, tap:, packet: and vale ports have";
+        let why =
+            "ports of this kind have nobody else's traffic to monitor; netmap:, tap:, packet: and vale ports have";
         return Err(PortError::refused(name.to_string(), why));
     }
     let found = registry::pool(&name.pool_name(), PoolConfig::default())?;

@@ -39,7 +39,7 @@ impl Watched {
         }
         let from = from.min(ring.num_slots() - 1);
         let feeds = self.feeds.iter().filter(|feed| feed.after_release == released);
-        let open = feeds.map(|feed| feed.copy(ring, from, to)).last().unwrap_or(to);
+        let open = feeds.fold(to, |_, feed| feed.copy(ring, from, to));
         (open != to).then_some(open)
     }
 }

@@ -16,11 +16,13 @@ pub(crate) struct Frames<'a> {
     /// Bytes of the packet in the next slot, whose link header is still missing: the engine writes it after it was given
     /// the room.
     open: Option<usize>,
+    /// The last IPv4 destination and the link header of frames to it: packets leave in trains.
+    last_v4: ([u8; 4], [u8; HEADER_LEN]),
 }
 
 impl<'a> Frames<'a> {
     pub(crate) fn new(batch: port::TxBatch<'a>, host: &'a mut Host, now: Instant) -> Frames<'a> {
-        Frames { batch, host, now, used: 0, open: None }
+        Frames { batch, host, now, used: 0, open: None, last_v4: ([0; 4], [0; HEADER_LEN]) }
     }
 
     /// Writes what the host has to say, until the slots are full.
@@ -56,9 +58,16 @@ impl<'a> Frames<'a> {
     fn close(&mut self) {
         let Some(bytes) = self.open.take() else { return };
         let slot = &mut self.batch.bytes_mut(self.used)[..HEADER_LEN + bytes];
-        let (header, packet) = slot.split_at_mut(HEADER_LEN);
-        let Some(destination) = self.host.station_for(self.now, packet) else { return };
-        write_header(header, destination, self.host.mac, packet);
+        let Some((header, packet)) = slot.split_first_chunk_mut::<HEADER_LEN>() else { return };
+        let v4 = packet.get(16..20).filter(|_| packet[0] >> 4 == 4).and_then(|octets| octets.first_chunk::<4>());
+        match v4 {
+            Some(octets) if *octets == self.last_v4.0 => *header = self.last_v4.1,
+            _ => {
+                let Some(destination) = self.host.station_for(self.now, packet) else { return };
+                write_header(header, destination, self.host.mac, packet);
+                self.last_v4 = v4.map_or(self.last_v4, |octets| (*octets, *header));
+            }
+        }
         self.keep(HEADER_LEN + bytes);
     }
 

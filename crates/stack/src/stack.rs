@@ -18,8 +18,11 @@ use crate::sockets::Sockets;
 
 /// Frames that are sorted before the engine sees them, and their connections looked up together.
 const BURST: usize = 32;
-/// Slots received before what they caused is told and sent.
+/// Slots received before what they caused is told and sent, at most.
 const TURN_SLOTS: u32 = 256;
+/// Of few slots only a half is received before what they caused is sent: the other side works on that while we work on
+/// the rest. Fewer than this are not worth a turn.
+const TURN_SLOTS_MIN: u32 = 8;
 /// Events of one poll.
 const EVENTS_MAX: usize = 1024;
 /// The smallest MTU (RFC 791, 3.2).
@@ -133,7 +136,7 @@ impl Stack {
 
     fn receive_ring(&mut self, ring: usize) -> Result<u32, PortError> {
         let batch = self.port.rx(ring)?;
-        let end = batch.len().min(TURN_SLOTS);
+        let end = batch.len().min((batch.len() / 2).clamp(TURN_SLOTS_MIN, TURN_SLOTS));
         let mut at = 0;
         while at < end {
             let mut packets: [&[u8]; BURST] = [&[]; BURST];

@@ -41,6 +41,14 @@ impl Sum {
         Sum(fold_to_32(sum_words(bytes)))
     }
 
+    /// The same for a length that is known and a multiple of 4.
+    #[inline(always)]
+    pub fn of_words<const N: usize>(bytes: &[u8; N]) -> Sum {
+        const { assert!(N.is_multiple_of(4) && N < 1 << 16) };
+        let (words, _) = bytes.as_chunks::<4>();
+        Sum(words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum())
+    }
+
     /// The sum of one 16-bit value.
     #[inline(always)]
     pub const fn of_u16(value: u16) -> Sum {

@@ -28,6 +28,8 @@
 //! refused is refused by one [`Error`] for each cause, so that a receiver can count causes. The module `hostile`
 //! (tests and fuzzing) holds them to it.
 //!
+//! [`usual`] is the short way for the headers that nearly every packet has.
+//!
 //! [`checksum`] sums bytes, also in part, and knows that devices sum too: a receiver says whether sums are to be
 //! verified ([`Verify`]), a sender whether they are to be complete ([`Fill`]); [`offload`] does a device's work
 //! where there is none. Beside the packets stand two things
@@ -58,6 +60,7 @@ pub mod reassembly;
 pub mod rss;
 pub mod tcp;
 pub mod udp;
+pub mod usual;
 pub mod virtio;
 
 pub use checksum::{Fill, Pseudo, Sum, Verify};

@@ -24,6 +24,7 @@ mod options;
 mod seq;
 
 pub use flags::Flags;
+pub(crate) use options::timestamps_word;
 pub use options::{Authentication, FastOpen, Options, SackBlock, SackBlocks, Timestamps};
 pub use seq::SeqNumber;
 

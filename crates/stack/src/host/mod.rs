@@ -14,6 +14,8 @@ mod routes;
 mod v4;
 mod v6;
 
+use std::net::Ipv4Addr;
+
 use ringway_tcp::Instant;
 use ringway_wire::ethernet::Frame;
 use ringway_wire::reassembly::{Limits, Reassembler};
@@ -43,6 +45,10 @@ pub(crate) struct Host {
     inbox: Vec<Vec<u8>>,
     /// Of the last datagram that was sent in fragments.
     identification: u16,
+    /// Source and destination of the last packet whose addresses were found proper: packets come in trains.
+    proper_v4: Option<(Ipv4Addr, Ipv4Addr)>,
+    /// The last destination, and whom it is reached by.
+    last_hop: Option<(IpAddress, IpAddress)>,
 }
 
 impl Host {
@@ -62,6 +68,8 @@ impl Host {
             fragments_v6: Reassembler::new(Limits::IPV6),
             inbox: Vec::new(),
             identification: 0,
+            proper_v4: None,
+            last_hop: None,
         })
     }
 
@@ -96,11 +104,15 @@ impl Host {
     #[inline]
     pub(crate) fn station_for(&mut self, now: Instant, packet: &[u8]) -> Option<MacAddress> {
         let destination = destination_of(packet)?;
-        let next = match self.routes.next_hop(destination) {
-            Some(NextHop::Neighbour(next)) => next,
-            Some(NextHop::Group(mac)) => return Some(mac),
-            None => return self.drop(DropReason::NoRoute),
+        let next = match self.last_hop {
+            Some((known, next)) if known == destination => next,
+            _ => match self.routes.next_hop(destination) {
+                Some(NextHop::Neighbour(next)) => next,
+                Some(NextHop::Group(mac)) => return Some(mac),
+                None => return self.drop(DropReason::NoRoute),
+            },
         };
+        self.last_hop = Some((destination, next));
         match self.neighbours.look_up(now, next, packet) {
             Lookup::Known(mac) => Some(mac),
             Lookup::Waits => None,

@@ -1,5 +1,7 @@
 //! An IPv4 packet arrived.
 
+use std::net::Ipv4Addr;
+
 use ringway_tcp::Instant;
 use ringway_wire::icmp::Message;
 use ringway_wire::ipv4::{self, Packet};
@@ -17,18 +19,12 @@ impl Host {
             Ok(packet) => packet,
             Err(error) => return self.refuse(error),
         };
-        let (source, destination) = (IpAddress::V4(packet.source()), IpAddress::V4(packet.destination()));
-        if !self.routes.is_ours(destination) {
-            let many = self.routes.is_broadcast(destination) || destination.is_multicast();
-            return self.drop(if many { DropReason::Broadcast } else { DropReason::OtherAddress });
-        }
-        // RFC 1122 3.3.6: "A host SHOULD silently discard a datagram that is received via a link-layer broadcast... but does
-        // not specify an IP multicast or broadcast destination address."
-        if to_all {
-            return self.drop(DropReason::Broadcast);
-        }
-        if self.is_martian(source) {
-            return self.drop(DropReason::Martian);
+        let ends = (packet.source(), packet.destination());
+        if self.proper_v4 != Some(ends) || to_all {
+            if let Some(why) = self.judge_v4(ends.0, ends.1, to_all) {
+                return self.drop(why);
+            }
+            self.proper_v4 = Some(ends);
         }
         if packet.is_fragment() {
             return self.arrive_fragment_v4(now, &packet);
@@ -41,6 +37,21 @@ impl Host {
                 None
             }
         }
+    }
+
+    /// Why a packet with these addresses is dropped, if it is.
+    fn judge_v4(&self, source: Ipv4Addr, destination: Ipv4Addr, to_all: bool) -> Option<DropReason> {
+        let (source, destination) = (IpAddress::V4(source), IpAddress::V4(destination));
+        if !self.routes.is_ours(destination) {
+            let many = self.routes.is_broadcast(destination) || destination.is_multicast();
+            return Some(if many { DropReason::Broadcast } else { DropReason::OtherAddress });
+        }
+        // RFC 1122 3.3.6: "A host SHOULD silently discard a datagram that is received via a link-layer broadcast... but does
+        // not specify an IP multicast or broadcast destination address."
+        if to_all {
+            return Some(DropReason::Broadcast);
+        }
+        self.is_martian(source).then_some(DropReason::Martian)
     }
 
     /// RFC 1122 3.2.1.3: addresses that must not be a source.

@@ -21,8 +21,15 @@ impl Ring {
     }
 
     /// Makes room for `bytes` in all; `false` if the pool has none left.
+    #[inline]
     pub(crate) fn reserve(&mut self, bytes: usize, pool: &mut Pool) -> bool {
-        if bytes <= self.capacity() {
+        bytes <= self.capacity() || self.grow(bytes, pool)
+    }
+
+    fn grow(&mut self, bytes: usize, pool: &mut Pool) -> bool {
+        if self.capacity() == 0 {
+            let Some(storage) = pool.take(bytes) else { return false };
+            (self.storage, self.start) = (storage, 0);
             return true;
         }
         let Some(mut larger) = pool.take(bytes) else { return false };
@@ -36,6 +43,7 @@ impl Ring {
     }
 
     /// Writes `bytes` at `offset`; there must be room.
+    #[inline]
     pub(crate) fn write_at(&mut self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.capacity(), "ring of {} bytes", self.capacity());
         if bytes.is_empty() {
@@ -44,7 +52,9 @@ impl Ring {
         let at = self.position(offset);
         let (first, rest) = bytes.split_at(bytes.len().min(self.capacity() - at));
         self.storage[at..at + first.len()].copy_from_slice(first);
-        self.storage[..rest.len()].copy_from_slice(rest);
+        if !rest.is_empty() {
+            self.storage[..rest.len()].copy_from_slice(rest);
+        }
     }
 
     /// The next `bytes` beyond [`Ring::len`], written before, are there.
@@ -54,12 +64,14 @@ impl Ring {
     }
 
     /// Appends `bytes`; there must be room.
+    #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.write_at(self.len, bytes);
         self.len += bytes.len();
     }
 
     /// The bytes from `offset` on, in up to two pieces; both end at [`Ring::len`] or after `max` bytes.
+    #[inline]
     pub(crate) fn pieces(&self, offset: usize, max: usize) -> (&[u8], &[u8]) {
         let bytes = max.min(self.len.saturating_sub(offset));
         if bytes == 0 {
@@ -74,11 +86,14 @@ impl Ring {
     pub(crate) fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
         let (first, second) = self.pieces(offset, out.len());
         out[..first.len()].copy_from_slice(first);
-        out[first.len()..first.len() + second.len()].copy_from_slice(second);
+        if !second.is_empty() {
+            out[first.len()..first.len() + second.len()].copy_from_slice(second);
+        }
         first.len() + second.len()
     }
 
     /// Drops the oldest `bytes`.
+    #[inline]
     pub(crate) fn consume(&mut self, bytes: usize) {
         assert!(bytes <= self.len, "{bytes} bytes of {}", self.len);
         self.len -= bytes;
@@ -88,7 +103,8 @@ impl Ring {
     /// Gives the storage back; what was in it is gone.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         if self.capacity() > 0 {
-            pool.give_back(core::mem::take(self).storage);
+            pool.give_back(core::mem::take(&mut self.storage));
+            (self.start, self.len) = (0, 0);
         }
     }
 

@@ -136,8 +136,8 @@ impl Conn<'_> {
     pub(super) fn header(&self) -> Repr {
         let window = self.select_window();
         Repr {
-            source_port: self.hot.key.local().port,
-            destination_port: self.hot.key.remote().port,
+            source_port: self.hot.key.local_port(),
+            destination_port: self.hot.key.remote_port(),
             seq: self.hot.snd_nxt,
             ack: if self.state() == State::SynSent { SeqNumber(0) } else { self.hot.rcv_nxt },
             flags: if self.cold.ecn.ece() { Bits::ACK | Bits::ECE } else { Bits::ACK },
@@ -149,7 +149,12 @@ impl Conn<'_> {
 
     /// `header` leaves: what it acknowledges and tells of the window may not be taken back.
     pub(super) fn remember_told(&mut self, header: &Repr) {
-        self.hot.rcv_wnd = u32::from(header.window) << self.hot.rcv_wscale;
+        self.told(header.window);
+    }
+
+    /// The peer is told of all that was received and of a window, not scaled.
+    pub(super) fn told(&mut self, window: u16) {
+        self.hot.rcv_wnd = u32::from(window) << self.hot.rcv_wscale;
         self.hot.rcv_wup = self.hot.rcv_nxt;
     }
 

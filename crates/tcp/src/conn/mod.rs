@@ -5,7 +5,7 @@
 //! - `open`: handshakes that we begin, and simultaneous ones.
 //! - `fast_open`: data in SYNs (RFC 7413).
 //! - `arrive`: a segment arrives (RFC 9293 3.10.7.4): its checks, in their order.
-//! - `predicted`: the short way for the segment that was expected.
+//! - `predicted`: the short way for the segment that was expected; `alone`: for the one that leaves when nothing else does.
 //! - `ack`: what an acknowledgement says of what we sent.
 //! - `receive`: payload and FIN.
 //! - `early`: payload that came before its turn.
@@ -19,6 +19,7 @@
 //! - `close`: how a connection ends.
 
 mod ack;
+mod alone;
 mod answer;
 mod arrive;
 mod close;
@@ -70,6 +71,16 @@ impl Conn<'_> {
     /// Puts the connection into `state` and tells the application what that changes.
     fn set_state(&mut self, state: State) {
         self.hot.state = state;
+    }
+
+    /// Whether the engine has nothing more to see to than what is to be sent, which this sees to.
+    #[inline]
+    pub(crate) fn settles(&mut self) -> bool {
+        if self.hot.flags.contains(Flags::DONE) {
+            return false;
+        }
+        self.shared.list_for_transmit(self.hot);
+        !self.cold.timers.is_unarmed
     }
 
     /// New data may be sendable, if there are any.

@@ -14,6 +14,7 @@ impl Conn<'_> {
                 true
             }
             State::SynSent | State::SynReceived => self.send_syn(batch),
+            _ if self.leaves_alone() => self.send_alone(batch),
             _ => self.send_segments(batch) && self.send_acks(batch),
         }
     }

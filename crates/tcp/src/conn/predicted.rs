@@ -1,6 +1,7 @@
 //! The short way (header prediction, Van Jacobson 1988): a segment that is just what was expected skips the checks that
 //! it would pass. It does what the long way does, and a test compares the two byte by byte.
 
+use ringway_wire::SeqNumber;
 use ringway_wire::tcp::Flags as Bits;
 
 use super::{Conn, Flags, State};
@@ -25,7 +26,7 @@ impl Conn<'_> {
         if segment.ack != self.hot.snd_una {
             let before = self.hot.snd_una;
             self.hot.snd_una = segment.ack;
-            self.on_ack(segment, before, false);
+            self.take_predicted_ack(segment, before);
             self.drop_acknowledged();
         }
         self.check_window_probe();
@@ -72,6 +73,18 @@ impl Conn<'_> {
             None => !self.hot.flags.contains(Flags::TIMESTAMPS),
         };
         timestamps && options.sack.is_empty()
+    }
+
+    /// What was in flight is acknowledged from `before` on.
+    #[inline]
+    fn take_predicted_ack(&mut self, segment: &Segment, before: SeqNumber) {
+        if segment.ack != self.hot.snd_nxt || !self.cold.recovery.is_calm() {
+            return self.on_ack(segment, before, false);
+        }
+        (self.cold.timeouts, self.cold.retransmitting_since) = (0, None);
+        self.cold.recovery.on_calm_ack(self.shared.now);
+        self.owe_data();
+        self.sync_alarm();
     }
 
     /// Payload that is next in order and fits, with nothing early behind it.

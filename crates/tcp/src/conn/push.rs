@@ -39,6 +39,12 @@ impl Push {
         Push { newest: start, piece: start, ..Push::default() }
     }
 
+    /// Nothing waits before `from`, and what follows is one piece: as [`Push::written`] would do it.
+    fn written_alone(&mut self, from: SeqNumber, end: SeqNumber) {
+        self.piece = self.piece.max(from);
+        self.mark(end);
+    }
+
     fn written(&mut self, from: SeqNumber, end: SeqNumber, snd_nxt: SeqNumber, more: bool, sizes: Sizes) {
         self.piece = self.piece.max(snd_nxt);
         if self.piece + sizes.piece_bytes > from {
@@ -84,6 +90,10 @@ impl Push {
 
     /// What lies before `end` was sent.
     pub(super) fn on_sent(&mut self, end: SeqNumber) {
+        if self.len == 1 && self.marks[0] <= end {
+            self.len = 0;
+            return;
+        }
         let marks = &mut self.marks[..usize::from(self.len)];
         let sent = marks.iter().take_while(|mark| **mark <= end).count();
         marks.rotate_left(sent);
@@ -95,6 +105,11 @@ impl Conn<'_> {
     /// The application gave what lies between `from` and `write_seq`; `more` is to follow soon.
     pub(super) fn push_written(&mut self, from: SeqNumber, more: bool) {
         let window = self.cold.max_window;
+        let bytes = self.hot.write_seq.offset_from(from);
+        if from == self.hot.snd_nxt && bytes <= u32::from(self.hot.mss) && !more {
+            // One segment's worth when nothing else waits: no piece is that small.
+            return self.cold.push.written_alone(from, self.hot.write_seq);
+        }
         let bound = match window {
             0 => PIECE_BYTES_MAX,
             small if small <= u32::from(super::window::MSS_DEFAULT) => small,

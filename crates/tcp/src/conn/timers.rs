@@ -37,17 +37,39 @@ pub(crate) enum Waiting {
 pub(crate) struct Timers {
     at: [Instant; TIMERS.len()],
     pub(crate) waiting: Waiting,
+    /// When the wheel goes off: not after the earliest timer, unless `is_unarmed`.
+    armed: Instant,
+    /// The wheel must be told of an earlier time.
+    pub(crate) is_unarmed: bool,
 }
 
 impl Default for Timers {
     fn default() -> Timers {
-        Timers { at: [Instant::FAR_FUTURE; TIMERS.len()], waiting: Waiting::Handshake }
+        Timers {
+            at: [Instant::FAR_FUTURE; TIMERS.len()],
+            waiting: Waiting::Handshake,
+            armed: Instant::FAR_FUTURE,
+            is_unarmed: false,
+        }
     }
 }
 
 impl Timers {
     pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
         self.at[timer as usize] = at;
+        self.is_unarmed |= at < self.armed;
+    }
+
+    /// The wheel is told of the earliest timer, if there is one, which it answers.
+    pub(crate) fn arm(&mut self) -> Option<Instant> {
+        let earliest = self.earliest();
+        (self.armed, self.is_unarmed) = (earliest.unwrap_or(Instant::FAR_FUTURE), false);
+        earliest
+    }
+
+    /// The wheel has gone off.
+    pub(crate) fn disarm(&mut self) {
+        (self.armed, self.is_unarmed) = (Instant::FAR_FUTURE, true);
     }
 
     pub(crate) fn stop(&mut self, timer: Timer) {

@@ -4,7 +4,7 @@ use ringway_wire::tcp::Flags as Bits;
 use ringway_wire::{Error, Verify};
 
 use super::{Engine, kind, time_wait};
-use crate::packet::{Arriving, PathError, Segment, parse};
+use crate::packet::{Arriving, PathError, Segment, Usual, parse};
 use crate::stats::Counter;
 use crate::tables::FlowKey;
 use crate::time::Instant;
@@ -22,30 +22,44 @@ impl Engine {
     /// cache when its turn comes.
     pub fn on_packets(&mut self, now: Instant, packets: &[&[u8]]) {
         self.shared.now = now;
-        let mut flows: [Option<(FlowKey, Segment, u64)>; BATCH] = [const { None }; BATCH];
+        let mut usual: [Option<(Usual, u64)>; BATCH] = [const { None }; BATCH];
         for batch in packets.chunks(BATCH) {
-            for (place, packet) in flows.iter_mut().zip(batch) {
-                *place = self.look_up(packet);
+            for (place, packet) in usual.iter_mut().zip(batch) {
+                *place = Usual::read(packet).map(|found| (found, self.touch(&found.key())));
             }
-            for place in flows.iter_mut().take(batch.len()) {
-                if let Some((key, segment, hash)) = place.take() {
-                    self.dispatch(&key, &segment, hash);
+            for (place, packet) in usual.iter().zip(batch) {
+                match place {
+                    Some((found, hash)) => {
+                        self.shared.count(Counter::SegmentsIn);
+                        self.dispatch(&found.key(), &found.segment(), *hash);
+                    }
+                    None => self.arrive_unusual(packet),
                 }
             }
         }
     }
 
-    /// Reads a packet and touches what its segment will need.
-    fn look_up<'p>(&mut self, packet: &'p [u8]) -> Option<(FlowKey, Segment<'p>, u64)> {
+    /// The hash of `key`; brings what its segment will need into the cache.
+    #[inline]
+    fn touch(&self, key: &FlowKey) -> u64 {
+        let hash = key.hash(self.flow_key);
+        if let Some(value) = self.flows.touch(hash).filter(|value| value & kind::MASK == kind::CONNECTION) {
+            core::hint::black_box(self.hot[value].snd_una);
+        }
+        hash
+    }
+
+    #[inline(never)]
+    fn arrive_unusual(&mut self, packet: &[u8]) {
+        if let Some((key, segment)) = self.read_unusual(packet) {
+            self.shared.count(Counter::SegmentsIn);
+            self.dispatch(&key, &segment, key.hash(self.flow_key));
+        }
+    }
+
+    fn read_unusual<'p>(&mut self, packet: &'p [u8]) -> Option<(FlowKey, Segment<'p>)> {
         match parse(packet, Verify::Compute) {
-            Ok(Arriving::Tcp(key, segment)) => {
-                self.shared.count(Counter::SegmentsIn);
-                let hash = key.hash(self.flow_key);
-                if let Some(value) = self.flows.touch(hash).filter(|value| value & kind::MASK == kind::CONNECTION) {
-                    core::hint::black_box(self.hot[value].snd_una);
-                }
-                Some((key, segment, hash))
-            }
+            Ok(Arriving::Tcp(key, segment)) => Some((key, segment)),
             Ok(Arriving::Icmp(error)) => {
                 self.on_path_error(&error);
                 None

@@ -115,6 +115,7 @@ impl Engine {
     pub fn on_timer(&mut self, now: Instant) {
         self.shared.now = now;
         while let Some(index) = self.wheel.pop_due(now.ms()) {
+            self.cold[index].timers.disarm();
             self.with(index, |conn| conn.on_timer());
         }
         while let Some(index) = self.half_open_wheel.pop_due(now.ms()) {
@@ -138,7 +139,7 @@ impl Engine {
             }
             self.shared.tx_list.pop_front();
             self.hot[index].flags -= Flags::IN_TX_LIST;
-            self.settle(index);
+            self.with(index, |_| {});
         }
         !self.shared.has_replies() || self.shared.send_replies(batch)
     }
@@ -156,12 +157,14 @@ impl Engine {
             } else if let Some(index) = self.shared.event_list.pop_front() {
                 let hot = &mut self.hot[index];
                 hot.flags -= Flags::IN_EVENT_LIST;
-                let ready = core::mem::take(&mut hot.news);
-                if hot.flags.contains(Flags::OPEN) && !ready.is_empty() {
+                let (flags, ready) = (hot.flags, core::mem::take(&mut hot.news));
+                if flags.contains(Flags::OPEN) && !ready.is_empty() {
                     let id = ConnId { index, generation: hot.generation };
                     events.push(Event { source: Source::Connection(id), ready });
                 }
-                self.settle(index);
+                if flags.contains(Flags::DONE) {
+                    self.settle(index);
+                }
             } else {
                 return;
             }
@@ -169,30 +172,28 @@ impl Engine {
     }
 
     /// Does something to a connection, then sees to what follows from it.
+    #[inline]
     fn with<T>(&mut self, index: u32, action: impl FnOnce(&mut Conn) -> T) -> T {
         let mut conn = Conn { hot: &mut self.hot[index], cold: &mut self.cold[index], shared: &mut self.shared };
         let result = action(&mut conn);
-        self.settle(index);
+        if !conn.settles() {
+            self.settle(index);
+        }
         result
     }
 
-    /// Puts a connection into the lists and timers that it should be in, and takes it out of those it should not.
+    /// Puts a connection into the timers that it should be in, and takes it out of the tables that it should not.
     fn settle(&mut self, index: u32) {
-        let hot = &mut self.hot[index];
-        if hot.flags.contains(Flags::DONE) && hot.flags.contains(Flags::IN_TABLE) {
+        if self.hot[index].flags.contains(Flags::DONE | Flags::IN_TABLE) {
             self.leave_table(index);
         }
-        let hot = &mut self.hot[index];
-        if !hot.owed.is_empty() && !hot.flags.contains(Flags::IN_TX_LIST) {
-            hot.flags |= Flags::IN_TX_LIST;
-            self.shared.tx_list.push_back(index);
-        }
+        self.shared.list_for_transmit(&mut self.hot[index]);
         // A deadline that moved back or was dropped stays in the wheel: when it goes off, the next one is armed.
-        if let Some(at) = self.cold[index].timers.earliest() {
-            let tick = at.us().div_ceil(1000);
-            if self.wheel.armed(index).is_none_or(|armed| tick < armed) {
-                self.wheel.arm(index, tick);
-            }
+        let timers = &mut self.cold[index].timers;
+        if timers.is_unarmed
+            && let Some(at) = timers.arm()
+        {
+            self.wheel.arm(index, at.us().div_ceil(1000));
         }
         let hot = &self.hot[index];
         let held = Flags::OPEN | Flags::IN_TX_LIST;

@@ -8,6 +8,7 @@ use ringway_wire::{Ecn, SeqNumber};
 use super::fast_open::FastOpenCookies;
 use crate::buffer::Pool;
 use crate::config::Config;
+use crate::conn::{Flags, Hot};
 use crate::isn::Isn;
 use crate::packet::{IpFields, Leaving, Segment, TxBatch, emit};
 use crate::stats::{Counter, Stats};
@@ -81,6 +82,15 @@ impl Shared {
     #[inline]
     pub(crate) fn count(&mut self, counter: Counter) {
         self.stats.count(counter);
+    }
+
+    /// Puts a connection into the list of those that may have something to send, if it has.
+    #[inline]
+    pub(crate) fn list_for_transmit(&mut self, hot: &mut Hot) {
+        if !hot.owed.is_empty() && !hot.flags.contains(Flags::IN_TX_LIST) {
+            hot.flags |= Flags::IN_TX_LIST;
+            self.tx_list.push_back(hot.index);
+        }
     }
 
     pub(crate) fn now_s(&self) -> u32 {

@@ -1,7 +1,7 @@
 //! What arrives: an IP packet's bytes become the ends of a flow and a segment.
 
 use ringway_wire::tcp::{self, Flags, Options};
-use ringway_wire::{Ecn, Endpoint, Error, IpAddress, Protocol, Pseudo, SeqNumber, Verify, ipv4, ipv6};
+use ringway_wire::{Ecn, Endpoint, Error, IpAddress, Protocol, Pseudo, SeqNumber, Verify, ipv4, ipv6, usual};
 
 use super::PathError;
 use crate::tables::FlowKey;
@@ -57,6 +57,41 @@ pub(crate) fn parse(bytes: &[u8], verify: Verify) -> Result<Arriving<'_>, Error>
         Some(6) => parse_v6(bytes, verify),
         Some(_) => Err(Error::Ipv4Version),
         None => Err(Error::Ipv4Truncated),
+    }
+}
+
+/// A segment of a packet with the headers that nearly all have, as small as it can be kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Usual<'a> {
+    headers: usual::Headers,
+    payload: &'a [u8],
+}
+
+impl<'a> Usual<'a> {
+    /// `None` leaves the packet to [`parse`].
+    #[inline]
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Usual<'a>> {
+        usual::Headers::parse(bytes).map(|(headers, payload)| Usual { headers, payload })
+    }
+
+    /// Ours is the end that the packet goes to.
+    #[inline]
+    pub(crate) fn key(&self) -> FlowKey {
+        FlowKey::v4(self.headers.destination, self.headers.source, self.headers.ports.rotate_left(16))
+    }
+
+    #[inline]
+    pub(crate) fn segment(&self) -> Segment<'a> {
+        Segment {
+            seq: self.headers.seq,
+            ack: self.headers.ack,
+            flags: self.headers.flags,
+            window: self.headers.window,
+            urgent: 0,
+            options: Options { timestamps: Some(self.headers.timestamps), ..Options::NONE },
+            payload: self.payload,
+            ecn: self.headers.ecn(),
+        }
     }
 }
 

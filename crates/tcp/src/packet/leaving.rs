@@ -1,8 +1,8 @@
 //! What leaves: a segment becomes the bytes of an IP packet, written once, straight into the caller's buffer.
 
 use ringway_wire::checksum::{Fill, Sum};
-use ringway_wire::tcp::Repr;
-use ringway_wire::{Ecn, IpAddress, Protocol, ipv4, ipv6};
+use ringway_wire::tcp::{Flags, Repr};
+use ringway_wire::{Ecn, IpAddress, Protocol, ipv4, ipv6, usual};
 
 use crate::tables::FlowKey;
 
@@ -81,6 +81,52 @@ pub(crate) struct Leaving<'a> {
 /// Writes the packet into `batch`; `false` if that is full.
 #[inline]
 pub(crate) fn emit(batch: &mut dyn TxBatch, leaving: &Leaving) -> bool {
+    match usual_headers(leaving) {
+        Some(headers) => emit_usual(batch, &headers, leaving.payload),
+        None => emit_unusual(batch, leaving),
+    }
+}
+
+/// The headers, if they are of the kind that nearly all packets have.
+#[inline]
+fn usual_headers(leaving: &Leaving) -> Option<usual::Headers> {
+    let Leaving { key, ip, header, .. } = leaving;
+    let timestamps = header.options.only_timestamps()?;
+    let (source, destination, ports) = key.as_v4()?;
+    let is_usual = ip.identification == 0 && ip.dont_fragment && !header.flags.contains(Flags::URG);
+    is_usual.then(|| usual::Headers {
+        source,
+        destination,
+        ports,
+        seq: header.seq,
+        ack: header.ack,
+        flags: header.flags,
+        window: header.window,
+        timestamps,
+        traffic_class: ip.traffic_class & !3 | ip.ecn as u8,
+        ttl: ip.ttl,
+    })
+}
+
+/// Writes a packet with these headers into `batch`; `false` if that is full.
+#[inline]
+pub(crate) fn emit_usual(batch: &mut dyn TxBatch, headers: &usual::Headers, payload: (&[u8], &[u8])) -> bool {
+    let payload_len = payload.0.len() + payload.1.len();
+    let Some(buffer) = batch.packet(usual::HEADERS_LEN + payload_len) else { return false };
+    let Some((head, rest)) = buffer.split_first_chunk_mut() else {
+        unreachable!("a buffer of the length that was asked for");
+    };
+    let (first, second) = rest.split_at_mut(payload.0.len());
+    first.copy_from_slice(payload.0);
+    if !payload.1.is_empty() {
+        second.copy_from_slice(payload.1);
+    }
+    headers.emit(head, payload_len, Sum::of(rest));
+    true
+}
+
+#[inline(never)]
+fn emit_unusual(batch: &mut dyn TxBatch, leaving: &Leaving) -> bool {
     let payload_len = leaving.payload.0.len() + leaving.payload.1.len();
     let header_len = leaving.header.header_len();
     let ip_header_len = if leaving.key.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };

@@ -4,7 +4,7 @@ mod arriving;
 mod leaving;
 mod path_error;
 
-pub(crate) use arriving::{Arriving, Segment, parse};
-pub(crate) use leaving::{IpFields, Leaving, emit};
+pub(crate) use arriving::{Arriving, Segment, Usual, parse};
+pub(crate) use leaving::{IpFields, Leaving, emit, emit_usual};
 pub use leaving::{PacketBatch, TxBatch};
 pub(crate) use path_error::{PathError, What};

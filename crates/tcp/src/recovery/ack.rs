@@ -88,7 +88,16 @@ fn extend(sent: &mut Option<FirstAndLast>, at: Instant) {
 
 impl Recovery {
     /// Takes an acknowledgement in; afterwards the window, what to send again and the alarm are up to date.
+    #[inline]
     pub fn on_ack(&mut self, ack: &Ack) -> AckNews {
+        if !self.is_calm_ack(ack) {
+            return self.on_any_ack(ack);
+        }
+        self.on_calm_ack(ack.now);
+        AckNews { advanced: true, acked: 1, delivered: 1, ..AckNews::default() }
+    }
+
+    pub(super) fn on_any_ack(&mut self, ack: &Ack) -> AckNews {
         let prior_una = self.board.una();
         let prior_highest = self.board.highest_sacked();
         let prior_lost = self.totals.lost;

@@ -17,7 +17,7 @@
 //! RFC 9293, 6675, 8985, 6937, 5682 and 3522 speak of one of them each and not of how they share a connection.
 //!
 //! - [`scoreboard`], with [`segment`], [`time_order`], [`bit_ring`]: the segments in flight (RFC 6675).
-//! - [`ack`]: what an ACK changes there (RFC 2018, 2883, 6298).
+//! - [`ack`]: what an ACK changes there (RFC 2018, 2883, 6298); `calm`: the short ways.
 //! - [`rack`], [`tlp`]: what is lost (RFC 8985). RFC 6675's IsLost() is RACK with a window of nothing.
 //! - [`episode`]: from the first doubt to the end of recovery (RFC 5681, 6582, 6675).
 //! - [`prr`], [`frto`], [`undo`] (and `undoing`): the window meanwhile; doubts about the doubt (RFC 6937, 5682, 3522).
@@ -30,6 +30,7 @@ pub mod ack;
 pub mod alarms;
 mod audit;
 pub mod bit_ring;
+mod calm;
 pub mod episode;
 pub mod frto;
 pub mod prr;

@@ -17,7 +17,7 @@
 //! with the largest window, which is what "SACK panic" attacks aim at.
 
 use super::bit_ring::BitRing;
-use super::segment::{APP_LIMITED, LOST, PUSHED, RETRANSMITTED, SACKED, Segment};
+use super::segment::{APP_LIMITED, LISTED, LOST, PUSHED, RETRANSMITTED, SACKED, Segment};
 use crate::rate::SendSnapshot;
 use crate::span::Span;
 use crate::time::Instant;
@@ -244,6 +244,29 @@ impl Scoreboard {
         self.una = self.span(number).end;
         self.first = self.first.wrapping_add(1);
         self.len -= 1;
+    }
+
+    /// Whether one segment is in flight, was sent once and nothing else is known of it.
+    #[inline]
+    pub(super) fn has_one_untouched(&self) -> bool {
+        self.len == 1 && self.listed == 1 && self.sacked_out + self.lost_out + self.retransmitted_out == 0 && {
+            let segment = self.at(self.first);
+            segment.transmissions == 1
+        }
+    }
+
+    /// Drops that one, which was acknowledged.
+    #[inline]
+    pub(super) fn pop_only(&mut self) -> Segment {
+        let number = self.first;
+        self.missing.clear(number);
+        self.listed = 0;
+        self.una = self.nxt;
+        self.first = number.wrapping_add(1);
+        self.len = 0;
+        let segment = self.at_mut(number);
+        segment.flags &= !LISTED;
+        *segment
     }
 
     /// Cuts what was acknowledged, up to `ack`, off the first segment, which reaches further.

@@ -362,3 +362,61 @@ fn acks_that_say_nothing_change_nothing() {
 fn it_is_small() {
     assert!(size_of::<Recovery>() <= 704, "{}", size_of::<Recovery>());
 }
+
+/// All that an acknowledgement changes.
+fn shown(recovery: &Recovery) -> String {
+    let Recovery { board, rtt, rate, congestion, state, high, rack, reordering, tlp, prr, frto, hold, .. } = recovery;
+    let counts = (board.una(), board.nxt(), board.pipe(), board.highest_sacked(), recovery.timeouts, recovery.totals);
+    format!(
+        "{rtt:?}{rate:?}{congestion:?}{state:?}{high}{rack:?}{reordering:?}{tlp:?}{prr:?}{frto:?}{hold:?}{counts:?}{:?}",
+        recovery.alarm
+    )
+}
+
+proptest::proptest! {
+    /// Flights of a few segments, most of one; times and acknowledgements as they come.
+    #[test]
+    fn the_short_way_does_what_the_long_way_does(
+        steps in proptest::collection::vec((0u32..4, 1u16..1500, 0u64..400_000, 0u32..10), 1..80),
+        cubic in proptest::bool::ANY,
+    ) {
+        let algorithm = if cubic { Algorithm::Cubic } else { Algorithm::NewReno };
+        let mut sender = Sender::new(|config| config.algorithm = algorithm);
+        let mut calm = 0;
+        for (segments, len, wait_us, kind) in steps {
+            let Sender { recovery, now, .. } = &mut sender;
+            recovery.before_sending(*now);
+            let mut other = recovery.clone();
+            if recovery.is_idle() && segments < 3 {
+                recovery.on_alone(*now, len, kind > 5);
+                other.on_transmit(*now, len).unwrap();
+                if kind > 5 {
+                    other.board.mark_newest_pushed();
+                }
+                other.after_sending(*now, false, true, true);
+                proptest::prop_assert_eq!(shown(recovery), shown(&other));
+            } else {
+                for _ in 0..segments.min(recovery.room()) {
+                    recovery.on_transmit(*now, len).unwrap();
+                }
+                recovery.after_sending(*now, false, true, segments > 0);
+            }
+            *now = *now + wait_us;
+            if recovery.alarm().is_some_and(|(_, at)| at <= *now) && kind == 0 {
+                recovery.on_alarm(*now);
+            }
+            let ack = if kind == 1 { recovery.board.una() } else { recovery.board.nxt() };
+            let ack = Ack {
+                now: *now, ack, sacks: &[], ts_echo: None, ts_rtt_us: Some(1000), ece: kind == 2, plain: kind > 5, can_send_new: true,
+            };
+            let mut other = recovery.clone();
+            calm += u32::from(recovery.is_calm_ack(&ack));
+            recovery.on_ack(&ack);
+            other.on_any_ack(&ack);
+            proptest::prop_assert_eq!(shown(recovery), shown(&other));
+            proptest::prop_assert_eq!(recovery.audit(), Ok(()));
+        }
+        // Nearly every sequence has some.
+        proptest::prop_assume!(calm > 0);
+    }
+}

@@ -28,12 +28,36 @@ impl FlowKey {
         }
     }
 
+    /// Of IPv4 addresses as they lie in memory; `ports` has the local one above.
+    #[inline]
+    pub(crate) fn v4(local: [u8; 4], remote: [u8; 4], ports: u32) -> FlowKey {
+        let mapped = |octets| [MAPPED[0], MAPPED[1], MAPPED[2], u32::from_ne_bytes(octets)];
+        FlowKey { local: mapped(local), remote: mapped(remote), ports }
+    }
+
+    /// What [`FlowKey::v4`] was made of, if it was.
+    #[inline]
+    pub(crate) fn as_v4(&self) -> Option<([u8; 4], [u8; 4], u32)> {
+        let ends = (self.local[3].to_ne_bytes(), self.remote[3].to_ne_bytes(), self.ports);
+        self.is_v4().then_some(ends)
+    }
+
+    #[inline]
+    pub(crate) fn local_port(&self) -> u16 {
+        (self.ports >> 16) as u16
+    }
+
+    #[inline]
+    pub(crate) fn remote_port(&self) -> u16 {
+        self.ports as u16
+    }
+
     pub(crate) fn local(&self) -> Endpoint {
-        Endpoint::new(address(self.local), (self.ports >> 16) as u16)
+        Endpoint::new(address(self.local), self.local_port())
     }
 
     pub(crate) fn remote(&self) -> Endpoint {
-        Endpoint::new(address(self.remote), self.ports as u16)
+        Endpoint::new(address(self.remote), self.remote_port())
     }
 
     #[inline]
@@ -199,6 +223,9 @@ mod tests {
             let key = FlowKey::new(ends[0], ends[1]);
             assert_eq!([key.local(), key.remote()], ends);
             assert_eq!(key.is_v4(), local.starts_with('1'));
+            if let Some((local, remote, ports)) = key.as_v4() {
+                assert_eq!(FlowKey::v4(local, remote, ports), key);
+            }
             assert_ne!(key.hash(Key::new(1, 1)), FlowKey::new(ends[1], ends[0]).hash(Key::new(1, 1)));
         }
         assert_eq!(size_of::<FlowKey>(), 36);

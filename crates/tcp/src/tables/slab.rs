@@ -4,7 +4,7 @@ const CHUNK: usize = 256;
 
 /// Slots that are taken and given back; a free slot keeps its old value until it is taken again.
 pub(crate) struct Slab<T> {
-    chunks: Vec<Box<[T]>>,
+    chunks: Vec<Box<[T; CHUNK]>>,
     free: Vec<u32>,
     len: usize,
     len_max: usize,
@@ -22,7 +22,7 @@ impl<T: Default> Slab<T> {
         }
         if self.free.is_empty() {
             let first = (self.chunks.len() * CHUNK) as u32;
-            self.chunks.push((0..CHUNK).map(|_| T::default()).collect());
+            self.chunks.push(chunk());
             self.free.extend((first..first + CHUNK as u32).rev());
         }
         self.len += 1;
@@ -43,6 +43,12 @@ impl<T: Default> Slab<T> {
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         self.chunks.get(index as usize / CHUNK).map(|chunk| &chunk[index as usize % CHUNK])
     }
+}
+
+/// A chunk that is made on the heap, as it may be too large for a stack.
+fn chunk<T: Default>() -> Box<[T; CHUNK]> {
+    let slots: Box<[T]> = (0..CHUNK).map(|_| T::default()).collect();
+    slots.try_into().unwrap_or_else(|_| unreachable!("as many as asked for"))
 }
 
 impl<T> core::ops::Index<u32> for Slab<T> {

@@ -26,7 +26,7 @@ impl Flags {
 
     /// The flags in the word that begins with the data offset; the reserved bits are left out.
     #[inline(always)]
-    pub(super) const fn from_word(word: u16) -> Flags {
+    pub(crate) const fn from_word(word: u16) -> Flags {
         Flags(word & Self::ALL)
     }
 

@@ -41,6 +41,12 @@ pub(super) const WINDOW_SCALE_MAX: u8 = 14;
 /// NOP, NOP, timestamps' kind and length: how nearly every segment's options begin.
 const TIMESTAMPS_WORD: u32 = u32::from_be_bytes([kind::NOP, kind::NOP, kind::TIMESTAMPS, len::TIMESTAMPS]);
 
+/// How the options of nearly every segment begin, before the two timestamps.
+#[inline(always)]
+pub(crate) const fn timestamps_word() -> u32 {
+    TIMESTAMPS_WORD
+}
+
 /// RFC 7323, 3.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamps {
@@ -154,6 +160,17 @@ impl Options {
             }
             _ => {}
         }
+    }
+
+    /// The timestamps, if there is nothing else.
+    #[inline(always)]
+    pub fn only_timestamps(&self) -> Option<Timestamps> {
+        let others = self.mss.is_some()
+            || self.window_scale.is_some()
+            || self.sack_permitted
+            || !self.sack.is_empty()
+            || self.fast_open.is_some();
+        self.timestamps.filter(|_| !others)
     }
 
     /// How many bytes the options take when written; a multiple of 4. Above 40 they cannot be.

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -147,6 +148,31 @@ class Bed:
 
     def kill_monitor(self):
         self.monitor.end()
+
+    @contextlib.contextmanager
+    def restarting_monitor(self, pause_s=0.3):
+        """The monitor is killed and started anew, again and again, for the length of a block."""
+        over, problems = threading.Event(), []
+
+        def restart():
+            try:
+                while not over.wait(pause_s):
+                    self.kill_monitor()
+                    over.wait(pause_s / 3)
+                    self.start_monitor()
+            except Failure as problem:
+                problems.append(problem)
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            self.start_monitor()
+        if problems:
+            raise problems[0]
 
     def start(self, words, under, *, env=(), stdin=subprocess.DEVNULL, uid_gid=None, name=None):
         """Starts a program, under Ringway or plain, as another user if so asked."""

@@ -12,6 +12,7 @@ Each client of each case (folder `cases`) runs in these modes, and must come to 
   server   only the server under Ringway; nothing may be upgraded
   client   only the client under it
   killed   both under it; the monitor is killed in the middle of the traffic
+  restarts both under it; the monitor is killed and started anew all the time
 
   pairs.py [-v] [--filter WORD] [--mode MODE] [--profile PROFILE] [--full]
 
@@ -32,10 +33,10 @@ CASES = [*redis.CASES, *memcached.CASES, *nginx.CASES, *curl.CASES, *haproxy.CAS
          *node.CASES, *java.CASES, *python.CASES]
 # How often a client may work until all ends are upgraded: some have done all their sending before.
 TRIES = 3
-MODES = ("native", "both", "server", "client", "killed")
+MODES = ("native", "both", "server", "client", "killed", "restarts")
 PROFILES = ("balanced", "latency", "efficient")
 UNDER = {"native": (False, False), "both": (True, True), "server": (True, False), "client": (False, True),
-         "killed": (True, True)}
+         "killed": (True, True), "restarts": (True, True)}
 USED = ("connections_upgraded", "ring_tx_bytes", "ring_rx_bytes")
 
 
@@ -94,14 +95,15 @@ class Pair:
         words = client.command(self.port) + (["--hold"] if hold else [])
         options = {"stdin": subprocess.PIPE if hold else subprocess.DEVNULL, "env": client.env, "name": f"client-{client.name}",
                    "uid_gid": None if client.foreign else self.case.user()}
-        with self.bed.running(words, self.client_under, **options) as program:
+        restarts = self.bed.restarting_monitor() if self.mode == "restarts" else contextlib.nullcontext()
+        with restarts, self.bed.running(words, self.client_under, **options) as program:
             self.disturb(client, program, before, hold)
             code = program.wait(client.limit_s)
             output = program.output()
             expect(code == 0, f"exit code {code}: {output[-800:]}")
             result = client.result(output)
             expect(result, f"no result: {output[-800:]}")
-            if self.mode != "killed":
+            if self.mode not in ("killed", "restarts"):
                 self.judge_upgrades(client, program, before)
         expect(listens(self.port), f"the server is gone: {self.server.output()[-600:]}")
         return result

@@ -25,7 +25,7 @@ mod environment;
 mod image;
 
 use environment::Environment;
-pub(crate) use image::Image;
+pub(crate) use image::{Image, Loading};
 
 /// Listening sockets that were inherited are looked for below this number; services get them first of all.
 const INHERITED_MAX: c_int = 64;
@@ -60,7 +60,12 @@ pub(crate) fn hand_over<T>(
         // The environment is about to be read, and its addresses may be bad.
         signals::arm();
     }
-    let answer = if upgraded || successor { follow(kept, image, envp, go) } else { go(envp) };
+    let loading = image.loading();
+    let answer = match loading {
+        Loading::Fails => follow(kept, loading, envp, go),
+        _ if upgraded || successor => follow(kept, loading, envp, go),
+        _ => go(envp),
+    };
     if replaced {
         // It failed.
         conn::for_each(|_, c| c.rejoin_family());
@@ -69,22 +74,30 @@ pub(crate) fn hand_over<T>(
 }
 
 /// The new program inherits upgraded connections or a listening socket: it gets the library, or the
-/// connections return to TCP. Not inlined, so that only this case needs the stack.
+/// connections return to TCP. One that could not start with the library gets rid of it. Not inlined, so that only these
+/// cases need the stack.
 #[inline(never)]
-fn follow<T>(kept: bool, image: Image, envp: *const *const c_char, go: impl FnOnce(*const *const c_char) -> T) -> T {
+fn follow<T>(
+    kept: bool,
+    loading: Loading,
+    envp: *const *const c_char,
+    go: impl FnOnce(*const *const c_char) -> T,
+) -> T {
     let mut environment = Environment::new();
-    match environment.with_library(envp).filter(|_| image.takes_library()) {
-        Some(given) => go(given),
-        None => {
-            for_each_heirloom(kept, |fd, c| {
-                attach::keep_on_tcp(c, fd, Reason::ExecWithoutLibrary);
-                if !kept && c.slot().holders() == 0 {
-                    leave_to_kernel(c, fd);
-                }
-            });
-            go(envp)
-        }
+    if loading == Loading::Loads
+        && let Some(given) = environment.with_library(envp)
+    {
+        return go(given);
     }
+    for_each_heirloom(kept, |fd, c| {
+        attach::keep_on_tcp(c, fd, Reason::ExecWithoutLibrary);
+        if !kept && c.slot().holders() == 0 {
+            leave_to_kernel(c, fd);
+        }
+    });
+    // SAFETY: what the program gives to exec.
+    let bare = (loading == Loading::Fails).then(|| unsafe { environment.without_library(envp) });
+    go(bare.flatten().unwrap_or(envp))
 }
 
 /// Nobody of ours will hold the connection any more: the kernel's stream is all that there is from now on, also for

@@ -23,6 +23,8 @@ const UPGRADE_CALLS_VARIABLE: &str = "RINGWAY_UPGRADE_CALLS";
 const IO_URING_VARIABLE: &str = "RINGWAY_IO_URING";
 const DISABLE_VARIABLE: &str = "RINGWAY_DISABLE";
 
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
 /// Marks the processes of one `ringway run` for the monitor; a number, read by the library.
 const RUN_ID_VARIABLE: &str = "RINGWAY_RUN_ID";
 
@@ -101,7 +103,10 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
         find_monitor(&socket_dir, !arguments.no_daemon);
     }
     if let Some(obstacle) = program::preload_obstacle(&path) {
-        talk(format_args!("{obstacle}: its connections stay on plain TCP"));
+        talk(format_args!("{}: its connections stay on plain TCP", obstacle.text));
+        if obstacle.is_fatal {
+            environment.retain(|(name, _)| name != PRELOAD_VARIABLE);
+        }
     }
     if !arguments.require && !arguments.verbose {
         return Ok(become_program(&arguments.command, &environment));
@@ -142,9 +147,9 @@ fn find_monitor(socket_dir: &Path, may_start: bool) {
 
 /// What the library reads, and how it gets loaded.
 pub(super) fn environment(library: &Path, socket_dir: &Path, profile: Profile) -> Vec<(OsString, OsString)> {
-    let preload = library::preload_value(std::env::var_os("LD_PRELOAD").as_deref(), library);
+    let preload = library::preload_value(std::env::var_os(PRELOAD_VARIABLE).as_deref(), library);
     vec![
-        ("LD_PRELOAD".into(), preload),
+        (PRELOAD_VARIABLE.into(), preload),
         (SOCKET_VARIABLE.into(), paths::monitor_socket(socket_dir).into()),
         (PROFILE_VARIABLE.into(), profile.name().into()),
     ]

@@ -74,9 +74,19 @@ fn executable(path: PathBuf) -> Result<PathBuf, Unusable> {
     }
 }
 
+/// Why the library cannot be loaded into a program.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Obstacle {
+    pub(crate) text: String,
+    /// With the library named in its environment, the program would not start.
+    pub(crate) is_fatal: bool,
+}
+
+const MUSL: &str = "uses the musl C library, the library is built for glibc";
+
 /// The reason that the library cannot be loaded into the program at `path`; `None` if it can, or if
 /// the file does not tell.
-pub(crate) fn preload_obstacle(path: &Path) -> Option<String> {
+pub(crate) fn preload_obstacle(path: &Path) -> Option<Obstacle> {
     let mut path = path.to_path_buf();
     for _ in 0..SCRIPT_DEPTH_MAX {
         let Ok(file) = File::open(&path) else { return None };
@@ -87,7 +97,8 @@ pub(crate) fn preload_obstacle(path: &Path) -> Option<String> {
             Some(interpreter) => path = interpreter,
             None if start.starts_with(b"\x7fELF") => {
                 let gains = file.metadata().ok().and_then(|m| privilege_gain(&path, &m));
-                return gains.or_else(|| elf_obstacle(&file, start)).map(|why| format!("{} {why}", path.display()));
+                let why = gains.or_else(|| elf_obstacle(&file, start))?;
+                return Some(Obstacle { text: format!("{} {why}", path.display()), is_fatal: why == MUSL });
             }
             // A script without "#!" is run by the shell, which can be preloaded.
             None => return None,
@@ -168,7 +179,7 @@ fn elf_obstacle(file: &File, start: &[u8]) -> Option<String> {
             let mut name = vec![0u8; u64_at(&header, 32).min(256) as usize];
             file.read_exact_at(&mut name, u64_at(&header, 8)).ok()?;
             let is_musl = name.windows(8).any(|w| w == b"/ld-musl");
-            return is_musl.then(|| "uses the musl C library, the library is built for glibc".into());
+            return is_musl.then(|| MUSL.into());
         }
     }
     Some("is statically linked".into())
@@ -194,10 +205,14 @@ mod tests {
         bytes
     }
 
-    fn obstacle_of(bytes: &[u8]) -> Option<String> {
+    fn judged(bytes: &[u8]) -> Option<Obstacle> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
         preload_obstacle(file.path())
+    }
+
+    fn obstacle_of(bytes: &[u8]) -> Option<String> {
+        judged(bytes).map(|obstacle| obstacle.text)
     }
 
     const OWN: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
@@ -206,6 +221,8 @@ mod tests {
     fn static_musl_foreign_and_32_bit_programs_are_named() {
         assert!(obstacle_of(&elf(OWN, None)).unwrap().ends_with("is statically linked"));
         assert!(obstacle_of(&elf(OWN, Some(b"/lib/ld-musl-x86_64.so.1\0"))).unwrap().contains("musl"));
+        assert!(judged(&elf(OWN, Some(b"/lib/ld-musl-x86_64.so.1\0"))).unwrap().is_fatal);
+        assert!(!judged(&elf(OWN, None)).unwrap().is_fatal);
         assert!(obstacle_of(&elf(8, Some(b"/lib/ld.so.1\0"))).unwrap().contains("another processor"));
         let mut narrow = elf(OWN, None);
         narrow[4] = 1;

@@ -1,6 +1,6 @@
 //! An environment for a new program, with this library in it.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 
 use crate::{config, copy, spin};
@@ -70,6 +70,43 @@ impl Environment {
         Some(self.variables.as_ptr())
     }
 
+    /// A copy of `envp` whose LD_PRELOAD does not name the library. `None` if it has none, or a bound is reached.
+    ///
+    /// # Safety
+    /// `envp` is null or an environment as exec takes it: faults may not be survivable yet.
+    pub(super) unsafe fn without_library(&mut self, envp: *const *const c_char) -> Option<*const *const c_char> {
+        let file_name = library_path()?.rsplit(|&b| b == b'/').next()?;
+        let (mut count, mut found) = (0, false);
+        for i in 0.. {
+            // SAFETY: the array ends with a null pointer, and its strings with a zero.
+            let variable =
+                unsafe { envp.wrapping_add(i).as_ref().copied().filter(|v| !v.is_null()).map(|v| CStr::from_ptr(v)) };
+            let Some(variable) = variable else { break };
+            if let Some(preload) = variable.to_bytes().strip_prefix(PRELOAD) {
+                found = true;
+                count = self.add_preload_without(count, preload, file_name)?;
+            } else {
+                *self.variables.get_mut(count)? = variable.as_ptr();
+                count += 1;
+            }
+        }
+        *self.variables.get_mut(count)? = core::ptr::null();
+        found.then_some(self.variables.as_ptr())
+    }
+
+    fn add_preload_without(&mut self, count: usize, preload: &[u8], file_name: &[u8]) -> Option<usize> {
+        let start = self.used;
+        let mut text = Text { bytes: &mut self.text, used: &mut self.used };
+        text.push(PRELOAD)?;
+        let others = preload.split(|b| b" :".contains(b)).filter(|path| !path.is_empty() && !path.ends_with(file_name));
+        for (i, path) in others.enumerate() {
+            text.push(if i == 0 { b"" } else { b":" })?;
+            text.push(path)?;
+        }
+        text.push(b"\0")?;
+        self.enter(count, start)
+    }
+
     /// What `ringway run` had set for this process.
     fn add_settings(&mut self, count: usize) -> Option<usize> {
         let count = self.add(count, &[SOCKET, config::socket_path()])?;
@@ -120,7 +157,7 @@ fn library_path() -> Option<&'static [u8]> {
     unsafe {
         let mut info: libc::Dl_info = core::mem::zeroed();
         let found = libc::dladdr(library_path as *const () as *const _, &raw mut info) != 0;
-        (found && !info.dli_fname.is_null()).then(|| core::ffi::CStr::from_ptr(info.dli_fname).to_bytes())
+        (found && !info.dli_fname.is_null()).then(|| CStr::from_ptr(info.dli_fname).to_bytes())
     }
 }
 
@@ -153,7 +190,7 @@ mod tests {
     use super::*;
     use crate::signals;
     use crate::testing::in_child;
-    use std::ffi::{CStr, CString};
+    use std::ffi::CString;
 
     fn extended(variables: &[&str]) -> Option<Vec<String>> {
         let strings: Vec<_> = variables.iter().map(|v| CString::new(*v).unwrap()).collect();
@@ -199,6 +236,31 @@ mod tests {
             let added = extended(&["LD_PRELOAD=/lib/other.so", "RINGWAY_SOCKET=/x", "A=1"]).unwrap();
             assert_eq!(added[0], "RINGWAY_SOCKET=/x");
             assert_eq!(added[1..], ["A=1".to_string(), format!("LD_PRELOAD=/lib/other.so:{}", own_path())]);
+        });
+    }
+
+    #[test]
+    fn the_library_alone_is_taken_out() {
+        in_child(|| {
+            let without = |preload: &str| {
+                let strings = [CString::new("A=1").unwrap(), CString::new(format!("LD_PRELOAD={preload}")).unwrap()];
+                let envp = [strings[0].as_ptr(), strings[1].as_ptr(), std::ptr::null()];
+                let mut environment = Environment::new();
+                // SAFETY: an environment of ours.
+                let given = unsafe { environment.without_library(envp.as_ptr()) }.unwrap();
+                // SAFETY: two strings and the end.
+                unsafe {
+                    assert_eq!((CStr::from_ptr(*given), (*given.add(2)).is_null()), (c"A=1", true));
+                    CStr::from_ptr(*given.add(1)).to_str().unwrap().to_string()
+                }
+            };
+            assert_eq!(without(&own_path()), "LD_PRELOAD=");
+            assert_eq!(
+                without(&format!("/lib/one.so:{} /lib/two.so", own_path())),
+                "LD_PRELOAD=/lib/one.so:/lib/two.so"
+            );
+            // SAFETY: an environment of ours.
+            assert!(unsafe { Environment::new().without_library([std::ptr::null()].as_ptr()) }.is_none());
         });
     }
 

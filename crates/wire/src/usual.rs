@@ -72,8 +72,8 @@ impl Headers {
         if !is_hosts(source) || !is_hosts(destination) || ports >> 16 == 0 || ports as u16 == 0 {
             return None;
         }
-        let Some((ip, transport)) = h.split_first_chunk::<IP_LEN>() else { return None };
-        let Some(transport) = transport.first_chunk::<{ HEADERS_LEN - IP_LEN }>() else { return None };
+        let (ip, transport) = h.split_first_chunk::<IP_LEN>()?;
+        let transport = transport.first_chunk::<{ HEADERS_LEN - IP_LEN }>()?;
         let sum = pseudo_sum(source, destination, total_len) + Sum::of_words(transport) + Sum::of(payload);
         if !Sum::of_words(ip).is_valid() || !sum.is_valid() {
             return None;

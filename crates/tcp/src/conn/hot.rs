@@ -140,6 +140,12 @@ impl Default for Hot {
 }
 
 impl Hot {
+    /// Reads a word of each cache line, so that they are there when they are needed.
+    #[inline]
+    pub(crate) fn warm(&self) {
+        core::hint::black_box((self.snd_una, self.generation));
+    }
+
     /// Sequence space sent and not acknowledged.
     #[inline]
     pub(crate) fn flight(&self) -> u32 {

@@ -44,7 +44,8 @@ impl Engine {
     fn touch(&self, key: &FlowKey) -> u64 {
         let hash = key.hash(self.flow_key);
         if let Some(value) = self.flows.touch(hash).filter(|value| value & kind::MASK == kind::CONNECTION) {
-            core::hint::black_box(self.hot[value].snd_una);
+            self.hot[value].warm();
+            self.cold[value].warm();
         }
         hash
     }

@@ -94,7 +94,7 @@ fn usual_headers(leaving: &Leaving) -> Option<usual::Headers> {
     let timestamps = header.options.only_timestamps()?;
     let (source, destination, ports) = key.as_v4()?;
     let is_usual = ip.identification == 0 && ip.dont_fragment && !header.flags.contains(Flags::URG);
-    is_usual.then(|| usual::Headers {
+    is_usual.then_some(usual::Headers {
         source,
         destination,
         ports,

@@ -122,6 +122,12 @@ impl Scoreboard {
         self.highest_sacked.max(self.una)
     }
 
+    /// Reads the first record, so that it is in the cache.
+    #[inline]
+    pub fn warm(&self) -> u32 {
+        self.ring.first().map_or(self.len, |segment| segment.start)
+    }
+
     /// Octets of memory held for records.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.ring) + 2 * self.ring.len().div_ceil(64) * 8

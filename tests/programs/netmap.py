@@ -14,14 +14,11 @@ and exits with 0.
 
 import argparse
 import contextlib
-from pathlib import Path
-import subprocess
 
-from _bed import LIBRARY, ROOT, Bed, Report, expect
+from _bed import ROOT, Bed, Report, expect
+from _installed import Installed
 
 SOURCES = ROOT / "tests/netmap"
-BUILT = Path(LIBRARY).parent
-FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"]
 LIMIT_S = 60
 # Programs for the interface's numbers or headers alone, run by `ringway run`, and the words that they are run with.
 UNDER = [("pipe", "poll"), ("pipe", "select"), ("pipe", "epoll"), ("passed",)]
@@ -32,40 +29,15 @@ PLACES = {
 }
 
 
-def run(words, **options):
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, **options)
-    expect(done.returncode == 0, f"{' '.join(map(str, words))}: {done.stderr[-600:]}")
-    return done.stdout
-
-
-def install(folder):
-    """Headers, libraries and pkg-config's file as the packages have them; the flags that pkg-config makes of it."""
-    (folder / "include").mkdir()
-    (folder / "include/ringway").symlink_to(ROOT / "include")
-    libraries = folder / "lib/ringway"
-    libraries.mkdir(parents=True)
-    for name in ["libnetmap.so", "libnetmap.a", "libringway.so"]:
-        expect((BUILT / name).is_file(), f"no {name} beside {LIBRARY}")
-        (libraries / name).symlink_to(BUILT / name)
-    package = ROOT / "dist/pkgconfig/ringway-netmap.pc"
-    flags = lambda what: run(["pkg-config", f"--define-variable=prefix={folder}", what, package]).split()
-    shared = flags("--libs")
-    static = [libraries / "libnetmap.a" if flag == "-lnetmap" else flag for flag in shared]
-    expect(static != shared, f"no -lnetmap in {shared}")
-    return flags("--cflags"), {"shared": shared, "static": static}
-
-
 class Trials:
     def __init__(self, bed, report):
         self.bed, self.report = bed, report
-        self.cflags, self.libraries = install(bed.folder)
+        self.installed = Installed(bed.folder, "ringway-netmap")
         # A program without `ringway run` meets others where this says.
         self.meeting = {"RINGWAY_SOCKET": str(bed.sockets / "monitor.sock")}
 
     def compile(self, name, sources, libraries=()):
-        program = self.bed.folder / name
-        run(["gcc", *FLAGS, *self.cflags, "-o", program, *(SOURCES / f"{source}.c" for source in sources), *libraries])
-        return program
+        return self.installed.compile(name, [SOURCES / f"{source}.c" for source in sources], libraries)
 
     def ends(self, started):
         """All have ended with 0, whoever ends first."""
@@ -85,19 +57,10 @@ class Trials:
                 roles = [["receive", receiver], ["send", sender], ["bridge", inner, outer]]
                 self.ends([self.bed.running([program, *role], under, env=self.meeting) for role in roles])
 
-    def headers_alone(self):
-        for header in ["net/netmap.h", "net/netmap_user.h", "libnetmap.h"]:
-            for compiler, language in [("gcc", "-std=c11"), ("gcc", "-std=gnu99"), ("g++", "-std=c++17")]:
-                with self.report.test(f"{header} by {compiler} {language}"):
-                    text = f"#define NETMAP_WITH_LIBS\n#include <{header}>\n#include <{header}>\nint main(void) {{ return 0; }}\n"
-                    kind = "c++" if compiler == "g++" else "c"
-                    run([compiler, language, *FLAGS[1:], *self.cflags, "-fsyntax-only", "-x", kind, "-"], input=text)
-
     def page(self):
         page = (ROOT / "docs/netmap.md").read_text()
         (self.bed.folder / "hello.c").write_text(page.partition("```c\n")[2].partition("```")[0])
-        program = self.bed.folder / "hello"
-        run(["gcc", "-O2", "-o", program, self.bed.folder / "hello.c", *self.cflags, *self.libraries["shared"]])
+        program = self.installed.compile("hello", [self.bed.folder / "hello.c"], self.installed.libraries["shared"])
         for under in [True, False]:
             with self.bed.running([program], under) as hello:
                 expect(hello.wait(LIMIT_S) == 0 and hello.output() == "60 bytes: hello\n", hello.output())
@@ -109,9 +72,10 @@ class Trials:
                 self.ends([self.bed.running([program, *words], True)])
         with self.report.test("the page's program"):
             self.page()
-        self.headers_alone()
+        headers = ["net/netmap.h", "net/netmap_user.h", "libnetmap.h"]
+        self.installed.headers_alone(self.report, headers, "#define NETMAP_WITH_LIBS\n")
         self.traffic("numbers under ringway run", self.compile("bare", ["traffic", "bare"]), True)
-        for kind, libraries in self.libraries.items():
+        for kind, libraries in self.installed.libraries.items():
             for way in ["nm", "nmport"]:
                 with self.report.test(f"{way}, {kind}: single calls"):
                     self.ends([self.bed.running([self.compile(f"{way}_calls-{kind}", [f"{way}_calls"], libraries)], False)])

@@ -21,14 +21,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
 
 from _bed import RINGWAY, Program, Report, expect, wait_until
+from _namespace import enter, give_addresses, ip, is_inside, why_no_tap
 
-INSIDE = "STACK_NAMESPACE"
 PORT, PORT_CLOSED = 8080, 8081
 BIG_BYTES, SMALL = 3_000_000, b"a small file\n"
 CONNECTIONS, ROUNDS = 200, 3
@@ -38,19 +37,6 @@ LIMIT_S = 20
 ON_TAP = ["-i", "tap:stack0", "--address", "10.79.0.2/24", "--address", "fd79::2/64"], ["10.79.0.2", "fd79::2"]
 ON_KERNEL = ["--kernel"], ["127.0.0.1", "::1"]
 CLIENT_ADDRESSES = ["10.79.0.1/24", "fd79::1/64"]
-
-
-def enter_namespace():
-    """Runs this program anew in a network namespace; stays where it is if that is refused."""
-    for how in (["unshare", "--net"], ["unshare", "--map-root-user", "--net"]):
-        if subprocess.run([*how, "true"], capture_output=True).returncode == 0:
-            os.environ[INSIDE] = "1"
-            os.execvp(how[0], [*how, sys.executable, *sys.argv])
-
-
-def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True)
-    expect(done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}")
 
 
 @contextlib.contextmanager
@@ -65,8 +51,7 @@ def serving(folder, on, *words):
             return "listening at" in server.output()
         wait_until("the server", listens)
         if on is ON_TAP:
-            for address in CLIENT_ADDRESSES:
-                ip("address", "add", address, "dev", "stack0", *(["nodad"] if ":" in address else []))
+            give_addresses("stack0", CLIENT_ADDRESSES)
         yield server
     finally:
         server.end()
@@ -186,22 +171,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-v", "--verbose", action="store_true")
     report = Report(parser.parse_args().verbose)
-    if INSIDE not in os.environ:
-        enter_namespace()
+    enter()
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         folder = Path(folder)
         (folder / "files").mkdir()
         (folder / "files/big").write_bytes(os.urandom(BIG_BYTES))
         (folder / "files/small").write_bytes(SMALL)
-        if INSIDE in os.environ:
+        if is_inside():
             ip("link", "set", "lo", "up")
         test_server(report, folder, "kernel", ON_KERNEL)
         with serving(folder, ON_KERNEL, "--listen", f":{PORT}"):
             test_load(report, "kernel", "127.0.0.1", ["--kernel"])
-        if INSIDE not in os.environ:
-            report.skip("tap", "no network namespace of our own; needs root or user namespaces")
-        elif not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-            report.skip("tap", "/dev/net/tun cannot be opened")
+        if why_not := why_no_tap():
+            report.skip("tap", why_not)
         else:
             test_server(report, folder, "tap", ON_TAP)
             with serving(folder, ON_TAP, "--listen", f":{PORT}"):

@@ -24,8 +24,10 @@ const SYSTEMD: [(&str, &str); 3] = [
 ];
 
 /// For programs in C: headers go to `usr/include/ringway`, libraries to `usr/lib/ringway`.
-const HEADERS: [&str; 4] = ["libnetmap.h", "net/netmap.h", "net/netmap_legacy.h", "net/netmap_user.h"];
-const LIBRARIES: [&str; 3] = ["libringway.so", "libnetmap.so", "libnetmap.a"];
+const HEADERS: [&str; 6] =
+    ["libnetmap.h", "mtcp_api.h", "mtcp_epoll.h", "net/netmap.h", "net/netmap_legacy.h", "net/netmap_user.h"];
+const LIBRARIES: [&str; 5] = ["libringway.so", "libnetmap.so", "libnetmap.a", "libmtcp.so", "libmtcp.a"];
+const PACKAGES: [&str; 2] = ["ringway-netmap.pc", "ringway-mtcp.pc"];
 
 /// Builds archive and package; says where they are.
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
@@ -86,8 +88,10 @@ fn stage(workspace: &Workspace, built: &Path, tree: &Path) -> Result<()> {
     for name in HEADERS {
         install(&root.join("include").join(name), &tree.join("usr/include/ringway").join(name))?;
     }
-    let package = fs::read_to_string(root.join("dist/pkgconfig/ringway-netmap.pc"))?;
-    write(&tree.join("usr/lib/pkgconfig/ringway-netmap.pc"), package.replace("@VERSION@", VERSION).as_bytes())?;
+    for name in PACKAGES {
+        let package = fs::read_to_string(root.join("dist/pkgconfig").join(name))?;
+        write(&tree.join("usr/lib/pkgconfig").join(name), package.replace("@VERSION@", VERSION).as_bytes())?;
+    }
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         install(&root.join(name), &tree.join(documents).join(name))?;
     }

@@ -7,7 +7,7 @@ use ringway_port::{Port, PortError, clock};
 use ringway_tcp::options::{ReceiveFlags, SendFlags};
 use ringway_tcp::{ConnId, Engine, Error, Event, Instant, ListenerId, Shutdown, SocketOptions};
 use ringway_wire::ethernet::HEADER_LEN;
-use ringway_wire::{Endpoint, MacAddress};
+use ringway_wire::{Endpoint, IpAddress, MacAddress};
 
 use crate::config::{ConfigError, Prefix, StackConfig};
 use crate::frames::Frames;
@@ -78,6 +78,11 @@ impl Stack {
         self.host.routes.addresses()
     }
 
+    /// The address that connections to `to` come from; `None` if nothing leads there.
+    pub fn source_for(&self, to: IpAddress) -> Option<IpAddress> {
+        self.host.routes.source_for(to)
+    }
+
     pub fn mac(&self) -> MacAddress {
         self.host.mac
     }
@@ -101,7 +106,7 @@ impl Stack {
     /// # Errors
     /// `NetworkUnreachable`, and those of [`Engine::connect`].
     pub fn connect_with(&mut self, to: Endpoint, options: &SocketOptions) -> Result<ConnId, Error> {
-        let source = self.host.routes.source_for(to.address).ok_or(Error::NetworkUnreachable)?;
+        let source = self.source_for(to.address).ok_or(Error::NetworkUnreachable)?;
         self.engine.connect(self.now, Endpoint::new(source, 0), to, options)
     }
 

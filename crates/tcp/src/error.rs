@@ -34,6 +34,7 @@ macro_rules! errors {
 }
 
 errors! {
+    NotFound = 2, "there is nothing of that name (ENOENT)";
     BadHandle = 9, "the handle names no open connection or listener (EBADF)";
     WouldBlock = 11, "nothing can be done before another packet or timer (EAGAIN)";
     Invalid = 22, "the call or its arguments make no sense in this state (EINVAL)";

@@ -45,6 +45,7 @@ mod packet;
 pub mod rate;
 pub mod recovery;
 pub mod rtt;
+pub mod sockopt;
 pub mod span;
 pub mod stamp;
 pub mod stats;

@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &["port", "mem"]),
     ("stack", &["tcp", "wire", "switch", "port", "channel", "mem"]),
     ("capi", &["netmap", "mem"]),
+    ("mtcp", &["stack", "tcp", "switch", "port"]),
     ("daemon", &["stack", "switch", "sched", "port", "channel", "mem"]),
     ("cli", &["daemon", "stack", "switch", "sched", "port", "wire", "channel", "mem"]),
     ("packetdrill", &["tcp", "wire"]),

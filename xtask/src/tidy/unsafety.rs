@@ -14,6 +14,8 @@ const ALLOWED: &[&str] = &[
     "crates/port/src/sys/",
     "crates/stack/",
     "crates/capi/",
+    "crates/mtcp/src/calls/",
+    "crates/mtcp/src/signal.rs",
     "crates/packetdrill/src/abi",
     "crates/packetdrill/src/preload.rs",
     "fuzz/",

@@ -60,6 +60,12 @@ pub(crate) fn is_due(conn: &Conn, end: &End) -> bool {
     conn.bells_due.load(Relaxed) != 0
 }
 
+/// Whether [`is_due`] has anything to look at.
+#[inline(always)]
+pub(crate) fn may_be_due(conn: &Conn) -> bool {
+    conn.bells_armed.load(Relaxed) | conn.bells_due.load(Relaxed) != 0
+}
+
 /// A thread is about to arm the bells and to sleep in poll: their bytes stay until it has looked.
 pub(crate) fn add_waiter(conn: &Conn, for_room: bool) {
     waiters(conn, for_room).fetch_add(1, SeqCst);

@@ -7,7 +7,7 @@
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
 use libc::c_int;
-use ringway_channel::layout::{END_REGION_BYTES, RING_REGION_BYTES, RingHeader, area_offset};
+use ringway_channel::layout::{CLASS_BYTES, END_REGION_BYTES, RING_REGION_BYTES, RingHeader, area_offset};
 use ringway_channel::rendezvous::Role;
 use ringway_channel::{End, EndPage};
 
@@ -26,6 +26,17 @@ const CHUNKS: usize = 256;
 
 /// How long to wait for other threads to leave their critical sections, in microseconds.
 const GRACE_US: u64 = 100_000;
+
+/// [`area_offset`] by class and direction.
+const AREAS: [[usize; 2]; CLASS_BYTES.len()] = {
+    let mut areas = [[0; 2]; CLASS_BYTES.len()];
+    let mut class = 0;
+    while class < CLASS_BYTES.len() {
+        areas[class] = [area_offset(class, 0), area_offset(class, 1)];
+        class += 1;
+    }
+    areas
+};
 
 /// What [`Conn::state`] shows as `Watched` while one thread puts the regions in place.
 const ATTACHING: u32 = 4;
@@ -52,6 +63,8 @@ pub(crate) struct Conn {
     page: AtomicPtr<EndPage>,
     /// TSC at the last look at the kernel socket while sending.
     pub(crate) looked_tsc: AtomicU64,
+    /// How far this process had received when it last sent by the short way (see `quick`).
+    pub(crate) answered_head: AtomicU64,
     /// The peer's request counter (`End::looks_asked`) at that time.
     pub(crate) looks_seen: AtomicU32,
     /// Index of the family's slot.
@@ -145,6 +158,7 @@ pub(crate) fn create(fd: c_int) -> Option<(u32, &'static Conn)> {
     c.bell_waiters.iter().for_each(|waiters| waiters.store(0, Relaxed));
     c.bytes.store(0, Relaxed);
     c.looked_tsc.store(0, Relaxed);
+    c.answered_head.store(0, Relaxed);
     c.spin.reset();
     c.refs.store(1, Relaxed);
     c.descriptors.store(1, Relaxed);
@@ -309,9 +323,9 @@ impl Conn {
     }
 
     /// Start of the area of `class` in the outgoing or incoming direction, for attached connections.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn area(&self, class: usize, outgoing: bool) -> *mut u8 {
-        self.ring.load(Relaxed).wrapping_add(area_offset(class, self.direction(outgoing)))
+        self.ring.load(Relaxed).wrapping_add(AREAS[class % AREAS.len()][self.direction(outgoing)])
     }
 
     /// Keeps the object and its mappings alive while a thread sleeps outside the critical section.

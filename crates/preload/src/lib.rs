@@ -46,6 +46,7 @@ mod monitor;
 mod netmap;
 mod ops;
 mod process;
+mod quick;
 mod readiness;
 mod real;
 mod registry;

@@ -47,6 +47,13 @@ impl RobustLock {
         RobustLock { word: AtomicU32::new(0) }
     }
 
+    /// The lock that a word of a shared page is.
+    #[inline(always)]
+    pub(crate) fn of(word: &AtomicU32) -> &RobustLock {
+        // SAFETY: a transparent wrapper around the same atomic.
+        unsafe { &*core::ptr::from_ref(word).cast() }
+    }
+
     /// Takes the lock, waiting at most about `limit_us` (u64::MAX: for ever). None if that was too short.
     #[inline(always)]
     pub(crate) fn lock<'a>(&'a self, critical: &'a Critical, limit_us: u64) -> Option<Held<'a>> {
@@ -56,7 +63,7 @@ impl RobustLock {
     }
 
     /// Takes the lock if nobody holds it.
-    #[cfg(test)]
+    #[inline(always)]
     pub(crate) fn try_lock<'a>(&'a self, critical: &'a Critical) -> Option<Held<'a>> {
         let pending = self.announce(critical);
         let owner_died = self.take(critical, 0);

@@ -88,6 +88,9 @@ pub(crate) fn cpu_plus_one() -> u32 {
     cpu.wrapping_add(1)
 }
 
+/// Looks for an answer that comes at once: some two microseconds, short enough to hold a lock meanwhile.
+const LOOKS_AT_ONCE: u32 = 64;
+
 /// The time-stamp counter and the scheduler.
 struct Hardware;
 
@@ -106,8 +109,33 @@ impl polling::Machine for Hardware {
 /// `peer_cpu` is where the peer last ran, plus one.
 #[inline]
 pub(crate) fn spin(state: &SpinState, peer_cpu: u32, ready: impl FnMut() -> bool) -> bool {
-    let here = cpu_plus_one();
-    let shares_cpu = CPUS.load(Relaxed) == 1 || (here != 0 && here == peer_cpu);
+    let shares_cpu = shares_cpu(peer_cpu);
     let profile = PROFILE.load(Relaxed) as usize % 3;
     polling::Polling { machine: &Hardware, contended_until: &CONTENDED_UNTIL, profile }.poll(state, shares_cpu, ready)
+}
+
+/// Whether the peer, which last ran on `peer_cpu` (plus one), has to wait for this thread's CPU.
+#[inline(always)]
+fn shares_cpu(peer_cpu: u32) -> bool {
+    let here = cpu_plus_one();
+    CPUS.load(Relaxed) == 1 || (here != 0 && here == peer_cpu)
+}
+
+/// Polls for a moment, without the clock, where the last polls have paid. Returns whether it became ready; if not,
+/// nothing is learnt from that.
+#[inline(always)]
+pub(crate) fn spin_at_once(state: &SpinState, peer_cpu: u32, mut ready: impl FnMut() -> bool) -> bool {
+    let streak = state.streak.load(Relaxed);
+    if streak == 0 || shares_cpu(peer_cpu) {
+        return false;
+    }
+    state.streak.store(streak.saturating_add(1), Relaxed);
+    for _ in 0..LOOKS_AT_ONCE {
+        if ready() {
+            return true;
+        }
+        core::hint::spin_loop();
+    }
+    state.streak.store(streak, Relaxed);
+    false
 }

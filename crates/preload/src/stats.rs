@@ -42,6 +42,21 @@ pub(crate) fn add(which: impl FnOnce(&Counters) -> &AtomicU64, n: u64) {
     }
 }
 
+/// Takes one off again that [`count`] has added.
+pub(crate) fn take_back(which: impl FnOnce(&Counters) -> &AtomicU64) {
+    add(which, u64::MAX);
+}
+
+/// Counts a call and its bytes.
+#[inline(always)]
+pub(crate) fn count_message(which: impl FnOnce(&Counters) -> [&AtomicU64; 2], bytes: usize) {
+    if let Some(page) = page() {
+        let [calls, all] = which(&page.counters);
+        calls.store(calls.load(Relaxed).wrapping_add(1), Relaxed);
+        all.store(all.load(Relaxed).wrapping_add(bytes as u64), Relaxed);
+    }
+}
+
 /// Counts a connection that stays on or goes back to TCP.
 pub(crate) fn refused(reason: Reason) {
     if let Some(counter) = page().and_then(|p| p.refusals.get(reason as usize % REASON_SLOTS)) {

@@ -1,6 +1,6 @@
 //! Sending on an upgraded connection.
 
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use libc::c_int;
 use ringway_channel::layout::CLASS_BYTES;
@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 16 << 10;
 /// receiver's own buffer comes on top.
 const BOUNDED_BYTES: usize = 64 << 10;
 /// How often a sender looks whether its peer is still there, in microseconds.
-const LOOK_US: u64 = 1_000;
+pub(crate) const LOOK_US: u64 = 1_000;
 
 /// What became of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ enum Step {
 /// which is completed.
 #[inline(always)]
 pub(crate) fn lock_tx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<'a>> {
-    let held = lock(&end.page.tx.lock, is_shared(end), critical)?;
+    let held = lock(&end.page.tx.lock, end, critical)?;
     if held.owner_died() {
         end.producer().repair();
     }
@@ -56,7 +56,7 @@ pub(crate) fn lock_tx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<
 /// Takes the receive lock of an end; as [`lock_tx`].
 #[inline(always)]
 pub(crate) fn lock_rx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<'a>> {
-    let held = lock(&end.page.rx.lock, is_shared(end), critical)?;
+    let held = lock(&end.page.rx.lock, end, critical)?;
     if held.owner_died() {
         end.consumer().repair();
     }
@@ -64,10 +64,9 @@ pub(crate) fn lock_rx<'a>(end: &End<'a>, critical: &'a Critical) -> Option<Held<
 }
 
 #[inline(always)]
-fn lock<'a>(word: &'a core::sync::atomic::AtomicU32, shared: bool, critical: &'a Critical) -> Option<Held<'a>> {
-    // SAFETY: RobustLock is a transparent wrapper around the same atomic.
-    let lock = unsafe { &*core::ptr::from_ref(word).cast::<RobustLock>() };
-    if !shared
+fn lock<'a>(word: &'a AtomicU32, end: &End, critical: &'a Critical) -> Option<Held<'a>> {
+    let lock = RobustLock::of(word);
+    if !is_shared(end)
         && thread::is_single_threaded()
         && let Some(held) = lock.lock_unshared(critical)
     {

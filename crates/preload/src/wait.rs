@@ -14,7 +14,7 @@ use ringway_channel::{End, Path};
 
 use crate::conn::Conn;
 use crate::spin::{self, cycles, tsc};
-use crate::{bell, confine, kernel, real, stats, sys, thread};
+use crate::{bell, kernel, real, stats, sys, thread};
 
 /// First and longest stretch of sleep between two looks at the kernel socket, in microseconds.
 const SLICE_FIRST_US: u64 = 20_000;
@@ -224,43 +224,70 @@ impl Waiter {
     }
 }
 
-/// Polls the ring for news; prefetches the next data line so that it travels with the index line.
+/// Polls the ring for news.
 #[inline]
 pub(crate) fn spin_for_news(conn: &Conn, end: &End, has_news: impl Fn() -> bool) -> bool {
-    let consumer = end.consumer();
-    let next = conn.area(0, false).wrapping_add(consumer.next_position_in_first_class());
-    let hit = spin::spin(&conn.spin, end.peer_sending_cpu().map_or(0, |c| c + 1), || {
-        // SAFETY: a prefetch never faults.
-        unsafe { _mm_prefetch(next.cast(), _MM_HINT_T0) };
-        has_news()
-    });
+    let hit = spin::spin(&conn.spin, peer_cpu(end), look_for_news(conn, end, has_news));
     if hit {
         stats::count(|c| &c.spin_hits);
-        if conn.spin.streak.load(Relaxed) >= HOT_STREAK {
-            end.own_receiver().heat();
-        }
+        heat(conn, end);
     } else {
         stats::count(|c| &c.spin_misses);
     }
     hit
 }
 
-/// Acts on a pending cancellation request, as libc's own socket calls do. Frames that it unwinds have
-/// nothing to drop.
-#[inline]
-pub(crate) fn cancellation_point() {
-    if !thread::is_single_threaded() {
-        // SAFETY: no lock is held and no critical section is open here.
-        unsafe { pthread_testcancel() };
+/// Polls the ring for a moment where the last polls have paid. Receive lock held.
+#[inline(always)]
+pub(crate) fn has_news_at_once(conn: &Conn, end: &End) -> bool {
+    // What success changes is changed before, while there is time.
+    stats::count(|c| &c.spin_hits);
+    heat(conn, end);
+    let hit = spin::spin_at_once(&conn.spin, peer_cpu(end), look_for_news(conn, end, || end.consumer().has_news()));
+    if !hit {
+        stats::take_back(|c| &c.spin_hits);
+    }
+    hit
+}
+
+#[inline(always)]
+fn heat(conn: &Conn, end: &End) {
+    if conn.spin.streak.load(Relaxed) >= HOT_STREAK {
+        end.own_receiver().heat();
     }
 }
 
-/// The barrier that a HOT sleeper owes its peer (see `ringway_channel::wait`). Where a filter may forbid it, a wake-up
-/// that is lost costs the rest of a slice.
-pub(crate) fn barrier() {
-    if !confine::is_confined() {
-        sys::membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+#[inline(always)]
+fn peer_cpu(end: &End) -> u32 {
+    end.peer_sending_cpu().map_or(0, |c| c + 1)
+}
+
+/// One look for news; prefetches the next data line so that it travels with the index line.
+#[inline(always)]
+fn look_for_news(conn: &Conn, end: &End, has_news: impl Fn() -> bool) -> impl FnMut() -> bool {
+    let next = conn.area(0, false).wrapping_add(end.consumer().next_position_in_first_class());
+    move || {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch(next.cast(), _MM_HINT_T0) };
+        has_news()
     }
+}
+
+/// Acts on a pending cancellation request, as libc's own socket calls do. Frames that it unwinds have
+/// nothing to drop.
+#[inline]
+pub(crate) fn cancellation_point() -> bool {
+    let single_threaded = thread::is_single_threaded();
+    if !single_threaded {
+        // SAFETY: no lock is held and no critical section is open here.
+        unsafe { pthread_testcancel() };
+    }
+    single_threaded
+}
+
+/// The barrier that a HOT sleeper owes its peer (see `ringway_channel::wait`).
+pub(crate) fn barrier() {
+    sys::membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
 /// Looks at the kernel socket; true if the peer is finished (FIN or reset has arrived).
@@ -281,9 +308,19 @@ pub(crate) fn look(conn: &Conn, end: &End, fd: c_int) -> bool {
 /// Looks at the kernel socket if `interval_us` have passed since the last look or the peer asks for it.
 #[inline]
 pub(crate) fn look_if_due(conn: &Conn, end: &End, fd: c_int, interval_us: u64) -> bool {
-    let due = tsc().wrapping_sub(conn.looked_tsc.load(Relaxed)) > cycles(interval_us)
-        || end.looks_asked() != conn.looks_seen.load(Relaxed);
-    if due { look(conn, end, fd) } else { end.page.options.peer_finished.load(Relaxed) != 0 }
+    is_look_due(conn, end, interval_us) && look(conn, end, fd)
+}
+
+/// Whether a look at the kernel socket is due, or would show what is known already: that the peer is finished.
+#[inline(always)]
+pub(crate) fn is_look_due(conn: &Conn, end: &End, interval_us: u64) -> bool {
+    must_look(conn, end) != 0 || tsc().wrapping_sub(conn.looked_tsc.load(Relaxed)) > cycles(interval_us)
+}
+
+/// [`is_look_due`] without the clock: not 0.
+#[inline(always)]
+pub(crate) fn must_look(conn: &Conn, end: &End) -> u32 {
+    (end.looks_asked() ^ conn.looks_seen.load(Relaxed)) | end.page.options.peer_finished.load(Relaxed)
 }
 
 /// Rings the bells that `SleepWord::bells` returned.

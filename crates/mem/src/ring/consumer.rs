@@ -117,6 +117,25 @@ impl<'a> Consumer<'a> {
         Ok(epoch.spans(head, (end - head).min(wanted as u64)))
     }
 
+    /// The next bytes that lie in one piece of the current epoch, at most `wanted`, if the ring is not as much as half
+    /// full; `None` if there are none, or none that [`Consumer::spans`] would not have to look at more closely.
+    #[inline(always)]
+    pub fn stretch(&self, wanted: usize) -> Option<Spans> {
+        let (head, epoch) = (self.head(), Epoch(self.own.epoch.load(Relaxed)));
+        let tail = self.peer.tail.load(Acquire);
+        let unread = tail.wrapping_sub(head);
+        if self.peer.epoch.load(Acquire) != epoch.0 || tail < self.own.tail_seen.load(Relaxed) {
+            return None;
+        }
+        let at = epoch.position(head);
+        let first = unread.min(wanted as u64).min(epoch.capacity() - at);
+        if unread.wrapping_sub(1) >= epoch.capacity() / 2 - 1 {
+            return None;
+        }
+        self.own.tail_seen.store(tail, Relaxed);
+        Some(Spans { class: epoch.class(), at: at as usize, first: first as usize, second: 0 })
+    }
+
     /// Moves on to the published epoch if all earlier bytes are consumed; otherwise stays in the old
     /// one, which ends where the published one starts.
     #[cold]

@@ -27,6 +27,12 @@ pub enum Resized {
     Shrunk { released_class: usize },
 }
 
+/// Whether `len` bytes at `position` reach into a page that the byte before them is not in.
+#[inline(always)]
+fn enters_page(position: u64, len: usize) -> bool {
+    (position + len as u64).saturating_sub(1) / PAGE_BYTES != position.saturating_sub(1) / PAGE_BYTES
+}
+
 /// A view for one call, made from the lines and the private state.
 #[derive(Clone, Copy)]
 pub struct Producer<'a> {
@@ -103,6 +109,22 @@ impl<'a> Producer<'a> {
         self.epoch().spans(self.tail(), len as u64)
     }
 
+    /// Where the next `len` bytes, at most [`PAGE_BYTES`], go if that takes no thought: in the page of the byte before
+    /// them, with room that is known of.
+    #[inline(always)]
+    pub fn place(&self, len: usize) -> Option<Spans> {
+        let (epoch, tail) = (self.epoch(), self.tail());
+        let position = epoch.position(tail);
+        let has_room = self.free_with(self.own.head_seen.load(Relaxed)) >= len as u64;
+        let stays_in_page = (position % PAGE_BYTES).wrapping_sub(1) < PAGE_BYTES.saturating_sub(len as u64);
+        (has_room && stays_in_page).then_some(Spans {
+            class: epoch.class(),
+            at: position as usize,
+            first: len,
+            second: 0,
+        })
+    }
+
     /// Makes the next `len` bytes visible to the consumer.
     #[inline]
     pub fn publish(&self, len: usize, cpu: u32) {
@@ -118,9 +140,8 @@ impl<'a> Producer<'a> {
     pub fn make_room(&self, len: usize, class_max: usize) -> Result<Resized, Violation> {
         let (epoch, tail) = (self.epoch(), self.tail());
         let position = epoch.position(tail);
-        let crosses_page = position + len as u64 > PAGE_BYTES && (position % PAGE_BYTES) + len as u64 > PAGE_BYTES;
         let short = self.free_with(self.own.head_seen.load(Relaxed)) < len as u64;
-        if !crosses_page && !short {
+        if !enters_page(position, len) && !short {
             return Ok(Resized::No);
         }
         self.resize(len, class_max)

@@ -7,7 +7,7 @@ use crate::iov::Cursor;
 use crate::ops::message;
 use crate::tx::Outcome;
 use crate::upgrade::{self, Route, received, route_rx, route_tx, sending, sent};
-use crate::{attach, copy, real, rx, sys, tx, wait};
+use crate::{attach, copy, quick, real, rx, sys, tx, wait};
 
 /// Sends: by the kernel, counted, or by the ring.
 macro_rules! sending {
@@ -80,11 +80,17 @@ fn vector(iov: *const iovec, count: c_int) -> Result<Cursor, c_int> {
 }
 
 export!(read, __read = fn(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t {
+    if let Some(bytes) = quick::receive(fd, buf, n, rx::AS_FILE) {
+        return bytes;
+    }
     // SAFETY: the program's own call.
     receiving!(fd, Cursor::file(buf, n), rx::AS_FILE, unsafe { real::read()(fd, buf, n) })
 });
 
 export!(recv, __recv = fn(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssize_t {
+    if let Some(bytes) = quick::receive(fd, buf, n, flags) {
+        return bytes;
+    }
     // SAFETY: the program's own call.
     receiving!(fd, Cursor::single(buf, n), flags, unsafe { real::recv()(fd, buf, n, flags) })
 });
@@ -95,11 +101,17 @@ export!(readv = fn(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
 });
 
 export!(write, __write = fn(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t {
+    if let Some(bytes) = quick::send(fd, buf, n, 0) {
+        return bytes;
+    }
     // SAFETY: the program's own call.
     sending!(fd, Cursor::file(buf.cast_mut(), n), 0, unsafe { real::write()(fd, buf, n) })
 });
 
 export!(send, __send = fn(fd: c_int, buf: *const c_void, n: size_t, flags: c_int) -> ssize_t {
+    if let Some(bytes) = quick::send(fd, buf, n, flags) {
+        return bytes;
+    }
     // SAFETY: the program's own call.
     sending!(fd, Cursor::single(buf.cast_mut(), n), flags, unsafe { real::send()(fd, buf, n, flags) })
 });

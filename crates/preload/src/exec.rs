@@ -19,7 +19,7 @@ use ringway_channel::end::SHARED_BEYOND;
 
 use crate::conn::{self, Conn, State};
 use crate::table::{self, Entry};
-use crate::{attach, config, kernel, reset, rx, signals, sys, thread, tx};
+use crate::{attach, config, epoll, kernel, reset, rx, signals, sys, thread, tx};
 
 mod environment;
 mod image;
@@ -54,6 +54,7 @@ pub(crate) fn hand_over<T>(
     let upgraded = share_heirlooms(kept);
     if replaced {
         conn::for_each(|_, c| c.leave_family());
+        epoll::leave_all_but(survives);
     }
     let successor = replaced && hands_over_listener();
     if successor {
@@ -69,6 +70,7 @@ pub(crate) fn hand_over<T>(
     if replaced {
         // It failed.
         conn::for_each(|_, c| c.rejoin_family());
+        epoll::rejoin_all();
     }
     answer
 }

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use crate::conn::{self, State};
 use crate::ops::descriptor;
-use crate::{confine, thread};
+use crate::{confine, epoll, thread};
 
 static PARTED: AtomicBool = AtomicBool::new(false);
 
@@ -23,6 +23,7 @@ pub(crate) fn part_all() {
     {
         return;
     }
+    epoll::leave_all();
     conn::for_each(|index, c| {
         if !c.try_pin() {
             return;

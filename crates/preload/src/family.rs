@@ -25,7 +25,7 @@ pub(crate) const PLAIN: u32 = 3;
 /// Came from elsewhere, where it may have been upgraded: whoever uses it must try to attach first.
 pub(crate) const UNSURE: u32 = 4;
 
-/// One connection's words.
+/// The words of one connection, or of one epoll set, of which only the holders are counted.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// Processes that hold the connection; 0 = free.
@@ -143,6 +143,13 @@ pub(crate) fn add_child(index: u32) {
 }
 
 pub(crate) use members::{after_fork_child, after_fork_parent};
+
+/// Takes back what members held that have been killed.
+pub(crate) fn forget_the_dead() {
+    if let Some(arena) = arena_if_any() {
+        members::reclaim(arena);
+    }
+}
 
 impl Slot {
     fn add_holder(&self) {

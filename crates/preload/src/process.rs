@@ -43,7 +43,6 @@ pub(crate) fn install() {
 unsafe extern "C" fn prepare() {
     thread::hold();
     family::note_fork();
-    epoll::note_fork();
     monitor::fork_acquire();
     epoll::fork_acquire();
     conn::fork_acquire(|c| {

@@ -302,3 +302,60 @@ TEST(many_registered, "epoll over many connections", BARE) {
         peer_settle();
     }
 }
+
+/* Each child has the set for a while: one ends, one executes another program, one is killed. */
+static void come_and_go(void) {
+    pid_t child = fork_child();
+    if (child == 0) child_done();
+    reap(child);
+    child = fork_child();
+    if (child == 0) {
+        execl("/bin/true", "true", NULL);
+        _exit(1);
+    }
+    reap(child);
+    child = fork_child();
+    if (child == 0) pause();
+    sleep_ms(20);
+    kill(child, SIGKILL);
+    CHECK_EQ(waitpid(child, NULL, 0), child);
+    /* Killed members of a family are looked for at intervals. */
+    sleep_ms(20);
+}
+
+TEST(added_after_children_have_gone, "epoll and fork: what is added once the child is gone", BARE | PROCESS) {
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    for (int round = 0; round < 2; round++) {
+        come_and_go();
+        struct conn one = open_cold();
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = one.fd}, got;
+        CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, one.fd, &event), 0);
+        warm_up(&one);
+        peer_later(&one, 20, OP_SEND, 100, 0);
+        CHECK_EQ(epoll_wait(set, &got, 1, 5000), 1);
+        CHECK_EQ(got.data.fd, one.fd);
+        take(&one, 100);
+        peer_settle();
+    }
+}
+
+TEST(added_while_a_child_waits, "epoll and fork: what is added while the child waits on the set", BARE | PROCESS | ANY_PATH) {
+    int set = epoll_create1(0);
+    int *seen = shared_memory(sizeof *seen);
+    pid_t child = fork_child();
+    if (child == 0) {
+        struct epoll_event got;
+        while (!__atomic_load_n(seen, __ATOMIC_SEQ_CST)) epoll_wait(set, &got, 1, 10);
+        child_done();
+    }
+    struct conn one = open_cold();
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = one.fd}, got;
+    CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, one.fd, &event), 0);
+    warm_up(&one);
+    peer_later(&one, 20, OP_SEND, 100, 0);
+    CHECK_EQ(epoll_wait(set, &got, 1, 5000), 1);
+    take(&one, 100);
+    peer_settle();
+    __atomic_store_n(seen, 1, __ATOMIC_SEQ_CST);
+    reap(child);
+}

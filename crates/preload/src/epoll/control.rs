@@ -21,7 +21,7 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event
         upgrade::watch(fd);
     }
     let Some((index, conn)) = upgrade::connection(fd) else { return kernel(epfd, op, fd, event) };
-    if set.is_foreign() && op == EPOLL_CTL_ADD {
+    if op == EPOLL_CTL_ADD && set.is_shared() {
         attach::keep_on_tcp(conn, fd, Reason::Shared);
         return kernel(epfd, op, fd, event);
     }

@@ -16,6 +16,7 @@
 
 mod control;
 mod fdinfo;
+mod holders;
 mod hot;
 mod report;
 mod set;
@@ -25,6 +26,7 @@ mod wait;
 use libc::c_int;
 
 pub(crate) use control::control;
+pub(crate) use holders::{fork_acquire, fork_release, leave_all, leave_all_but, rejoin_all};
 pub(crate) use set::Registrations;
 pub(crate) use sleep::{arm_connection, waits_for_room};
 pub(crate) use wait::{Timeout, wait};
@@ -168,19 +170,4 @@ pub(crate) fn share_with_others(index: u32) {
             attach::keep_on_tcp(conn, fd, Reason::Shared);
         }
     }
-}
-
-/// After fork both processes may wait on the sets that exist. Those in use by now keep their
-/// registrations, which both know; connections added later stay on TCP.
-pub(crate) fn note_fork() {
-    set::for_each(|s| s.make_foreign());
-}
-
-/// Fork holds the locks of all sets.
-pub(crate) fn fork_acquire() {
-    set::for_each(|s| s.raw_lock().acquire());
-}
-
-pub(crate) fn fork_release() {
-    set::for_each(|s| s.raw_lock().release());
 }

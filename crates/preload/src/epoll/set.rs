@@ -131,8 +131,12 @@ pub(crate) struct Set {
     plain_sleepers: AtomicU32,
     /// Waits so far, to give the kernel its turns.
     pub(super) waits: AtomicU32,
-    /// Other processes may wait on the set: nothing in it can be upgraded.
-    foreign: AtomicU32,
+    /// Whether other processes may wait on the set, so that nothing that is added can be upgraded ([`holders`]).
+    pub(super) foreign: AtomicU32,
+    /// The family's slot, which counts the processes that have the set, plus one; 0 = none yet.
+    pub(super) slot: AtomicU32,
+    /// 1 while this process counts among them.
+    pub(super) holds: AtomicU32,
     epfd: AtomicI32,
     pub(super) spin: SpinState,
     /// TSC of the last kernel wait.
@@ -173,8 +177,6 @@ pub(crate) fn create(fd: c_int) -> Option<u32> {
         let set = get(index as u32)?;
         if set.descriptors.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
             set.epfd.store(fd, Relaxed);
-            // A fork may have marked it while it was free.
-            set.foreign.store(0, Relaxed);
             set.spin.reset();
             set.lock().epfd = fd;
             return Some(index as u32);
@@ -210,6 +212,8 @@ impl Set {
             plain_sleepers: AtomicU32::new(0),
             waits: AtomicU32::new(0),
             foreign: AtomicU32::new(0),
+            slot: AtomicU32::new(0),
+            holds: AtomicU32::new(0),
             epfd: AtomicI32::new(-1),
             spin: SpinState::new(),
             kernel_tsc: core::sync::atomic::AtomicU64::new(0),
@@ -217,13 +221,9 @@ impl Set {
         }
     }
 
-    /// Other processes get the set (fork, SCM_RIGHTS).
-    pub(crate) fn make_foreign(&self) {
-        self.foreign.store(1, Relaxed);
-    }
-
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.foreign.load(Relaxed) != 0
+    /// Whether this process has a descriptor of it.
+    pub(super) fn is_open(&self) -> bool {
+        self.descriptors.load(Relaxed) > 0
     }
 
     /// Whether the kernel does not know everything about the set.
@@ -279,7 +279,7 @@ impl Set {
         inner.kept.clear();
         inner.rousing = None;
         self.ours.store(0, Relaxed);
-        self.foreign.store(0, Relaxed);
+        self.disown();
     }
 }
 

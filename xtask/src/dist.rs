@@ -183,4 +183,19 @@ mod tests {
         let folded = text.lines().skip_while(|l| !l.starts_with("Description")).skip(1);
         assert!(folded.into_iter().all(|l| l.starts_with(' ')));
     }
+
+    #[test]
+    fn all_headers_and_package_files_are_installed() {
+        let root = Workspace::find().unwrap().root;
+        let below = |folder: &str| {
+            let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+            let named = files.filter(|path| path.is_file());
+            named.map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        let (mut headers, mut packages) = (below("include"), below("dist/pkgconfig"));
+        headers.extend(below("include/net").iter().map(|name| format!("net/{name}")));
+        headers.sort();
+        packages.sort_by(|a, b| b.cmp(a));
+        assert_eq!((headers, packages), (HEADERS.map(str::to_owned).into(), PACKAGES.map(str::to_owned).into()));
+    }
 }

@@ -221,4 +221,16 @@ mod tests {
             assert!(mode(rest.as_bytes()).is_err(), "{rest}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_a_name_or_refused(text in "(netmap:|vale[0-9]?:?)?[a-z0-9{}^*@/:._+-]{0,20}|[ -~]{0,80}") {
+            if let Ok((name, taken)) = name(text.as_bytes()) {
+                proptest::prop_assert!(!name.is_empty() && taken <= text.len());
+                if let Ok((_, more)) = mode(&text.as_bytes()[taken..]) {
+                    proptest::prop_assert!(taken + more <= text.len());
+                }
+            }
+        }
+    }
 }

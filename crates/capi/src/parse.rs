@@ -185,4 +185,13 @@ mod tests {
             assert!(values(option).is_err(), "{option}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_option_is_taken_or_refused(option in "(mem)?[=:]?([a-z]{0,4}=?[a-z0-9]{0,3},?){0,4}|[ -~]{0,40}") {
+            if let Ok((file, _)) = values(&option) {
+                proptest::prop_assert!(!file.is_empty());
+            }
+        }
+    }
 }

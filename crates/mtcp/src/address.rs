@@ -103,4 +103,17 @@ mod tests {
         assert_eq!(Family::V4.read(&local), Err(Errno(libc::EAFNOSUPPORT)));
         assert_eq!(Family::V4.read(&[]), Err(Errno::INVAL));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_an_address_or_an_error(bytes: [u8; 32], length in 0usize..33, family in 0u16..12) {
+            let mut bytes = bytes;
+            bytes[..2].copy_from_slice(&family.to_ne_bytes());
+            for family in [Family::V4, Family::V6] {
+                if let Ok(endpoint) = family.read(&bytes[..length]) {
+                    proptest::prop_assert_eq!(family.read(&family.write(endpoint)), Ok(endpoint));
+                }
+            }
+        }
+    }
 }

@@ -204,4 +204,15 @@ mod tests {
             assert!(wrong.contains(words), "{wrong}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_taken_or_refused(text in "([a-z_]{1,9} ?= ?[ -~]{0,20}\n?){0,6}|[ -~\n]{0,60}") {
+            let known = ["port", "address", "gateway", "mac", "num_cores", "rcvbuf", "tcp_timeout", "cc"];
+            let _ = Conf::parse("x", &text);
+            for key in known {
+                let _ = Conf::parse("x", &format!("{key} = {text}"));
+            }
+        }
+    }
 }

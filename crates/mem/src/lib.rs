@@ -11,6 +11,8 @@
 
 #[cfg(not(loom))]
 pub mod bell;
+#[cfg(not(loom))]
+pub mod cells;
 pub mod csb;
 #[cfg(not(loom))]
 pub mod fabric;

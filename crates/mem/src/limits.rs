@@ -161,6 +161,19 @@ pub fn slot_ring(slots: usize) -> (SlotWriter, SlotReader) {
 }
 
 impl SlotWriter {
+    /// How many slots fit right now.
+    #[inline]
+    pub fn room(&mut self) -> usize {
+        self.read = self.ring.read.0.load(Ordering::Acquire);
+        self.ring.slots.len() - (self.written - self.read) as usize
+    }
+
+    /// How many were written since the beginning: the next slot's number.
+    #[inline]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Writes `n` slots, or as many as fit, and shows them at once. Returns how many.
     #[inline]
     pub fn write(&mut self, n: usize) -> usize {
@@ -183,14 +196,22 @@ impl SlotReader {
     /// Reads all slots that are there and gives them back at once. Returns how many, and the sum of their lengths.
     #[inline]
     pub fn read(&mut self) -> (usize, u64) {
+        let mut bytes = 0;
+        let n = self.read_each(|slot| bytes += u64::from(slot.len));
+        (n, bytes)
+    }
+
+    /// Shows each slot that is there to `look` before all are given back at once. Returns how many. A slot's `buf_idx` is
+    /// its number since the beginning, cut to 32 bits.
+    #[inline]
+    pub fn read_each(&mut self, mut look: impl FnMut(Slot)) -> usize {
         let written = self.ring.written.0.load(Ordering::Acquire);
         let mask = self.ring.slots.len() as u64 - 1;
-        let numbers = self.read..written;
-        let bytes = numbers.map(|number| u64::from(self.ring.slots[(number & mask) as usize].load().len)).sum();
+        (self.read..written).for_each(|number| look(self.ring.slots[(number & mask) as usize].load()));
         let n = written - self.read;
         self.read = written;
         self.ring.read.0.store(written, Ordering::Release);
-        (n as usize, bytes)
+        n as usize
     }
 }
 
@@ -204,8 +225,11 @@ mod tests {
         assert_eq!(writer.write(100), 64);
         assert_eq!(writer.write(1), 0);
         assert_eq!(reader.read(), (64, 64 * 60));
-        assert_eq!(writer.write(10), 10);
-        assert_eq!(reader.read(), (10, 600));
+        assert_eq!((writer.room(), writer.written()), (64, 64));
+        assert_eq!((writer.write(10), writer.room()), (10, 54));
+        let mut numbers = vec![];
+        assert_eq!(reader.read_each(|slot| numbers.push(slot.buf_idx)), 10);
+        assert_eq!(numbers, (64..74).collect::<Vec<_>>());
     }
 
     #[test]

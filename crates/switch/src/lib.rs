@@ -13,7 +13,7 @@
 //! - [`Frame`], [`Verdict`], [`Forward`]: what a module sees and says. [`modules`] has those that come with it.
 //! - [`Batch`], [`fanout`]: the two passes. [`Sender`] drives them for one tx ring.
 //! - [`Switch`]: ports come and go while traffic flows. [`vale`]: ports in their senders' context; [`served`]: ports that
-//!   another process serves.
+//!   another process serves; [`isolated`]: that process.
 //! - [`open`]: any port by name, `valeS:P` included.
 //! - [`dxr`]: longest-prefix match.
 //!
@@ -43,6 +43,7 @@ pub mod fanout;
 mod forward;
 mod frame;
 mod headers;
+pub mod isolated;
 pub mod modules;
 mod names;
 mod receiver;

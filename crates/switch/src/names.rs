@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use ringway_mem::fabric::Fabric;
 use ringway_mem::pool::{PoolConfig, RingCounts};
+use ringway_port::meeting;
 use ringway_port::name::{RingsName, Scheme};
 use ringway_port::registry::{self, Found};
 use ringway_port::{Port, PortError, PortName, adopt_registration, monitor, open_in, open_name};
 
 use crate::modules::bridge::Bridge;
-use crate::{Switch, vale};
+use crate::{Switch, isolated, vale};
 
 /// Slots of a ring and rings of a kind if the name does not say, as in netmap.
 const SLOTS: u32 = 1024;
@@ -43,6 +44,9 @@ pub fn open(name: &str) -> Result<Port, PortError> {
 pub fn open_any(name: &PortName) -> Result<Port, PortError> {
     let Scheme::Vale { switch } = &name.scheme else { return open_name(name) };
     refuse_options(name)?;
+    if let Some(port) = isolated(switch, name)? {
+        return Ok(port);
+    }
     // Kept until the port is open: so long the switch stays.
     let found = registry::switch(&name.pool_name(), MEMORY)?;
     let mut port = match name.rings {
@@ -53,6 +57,18 @@ pub fn open_any(name: &PortName) -> Result<Port, PortError> {
     };
     port.add_limit(found.limit);
     Ok(port)
+}
+
+/// The port at a switch that has a process of its own; none if this one has not.
+fn isolated(switch: &str, name: &PortName) -> Result<Option<Port>, PortError> {
+    let socket = meeting::folder().map(|folder| isolated::socket(&folder, &format!("vale{switch}")));
+    let Some(socket) = socket.filter(|socket| socket.exists()) else { return Ok(None) };
+    match name.rings {
+        RingsName::AllNic => isolated::open(&socket, name),
+        _ => {
+            Err(PortError::refused(name.to_string(), "at an isolated switch a port has all of its rings, and no pipes"))
+        }
+    }
 }
 
 /// Options that mean nothing at a switch.

@@ -47,15 +47,17 @@ impl Sender {
         self.source.ring
     }
 
-    /// Forwards all whole frames that are pending, in batches, and gives the slots back. Never waits: frames for which
+    /// Forwards the whole frames that are pending, in batches, and gives the slots back: at most one ring full, since
+    /// the words that say how much is pending may be somebody's who goes on writing them. Never waits: frames for which
     /// a receiver has no room are dropped and counted.
     pub fn forward(&mut self, tx: &TxKring, now_ns: u64) -> Delivered {
-        let mut all = Delivered::default();
+        let (mut all, mut slots) = (Delivered::default(), 0);
         loop {
             let collected = self.batch.collect(tx, self.reads_user_memory);
-            if collected.slots == 0 {
+            if collected.slots == 0 || slots >= tx.ring().num_slots() {
                 return all;
             }
+            slots += collected.slots;
             let done = self.forward_batch(tx, now_ns);
             tx.count(self.batch.frames().len() as u32, self.batch.sum().bytes);
             if collected.bad_slots + done.dropped > 0 {

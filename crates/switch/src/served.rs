@@ -1,5 +1,6 @@
 //! Ports of a switch that another process serves: their users map their own pool and nothing else, publish head and cur
-//! in CSB cells, and whoever has all pools (the monitor) forwards for them. For users that do not trust each other.
+//! in CSB cells, and whoever has all pools forwards for them. For users that do not trust each other; [`isolated`](crate::isolated)
+//! is how the two find each other.
 //!
 //! What users write is hostile: a head outside of what was given out changes nothing and is counted; frames and buffers are
 //! checked as everywhere ([`Batch::collect`](crate::Batch::collect)), and addresses (NS_INDIRECT) mean nothing here.
@@ -18,6 +19,7 @@ use crate::switch::{Switch, SwitchError};
 pub struct Served {
     switch: Arc<Switch>,
     number: u8,
+    pool: u64,
     tx: Vec<(TxKring, Sender)>,
     rx: Vec<Ring>,
 }
@@ -32,7 +34,7 @@ impl Served {
         let rings = |kind| (0..).map_while(move |index| pool.ring(port, kind, index));
         let sender = |(n, ring)| (TxKring::new(ring), Sender::new(switch, number, n as u8, false));
         let tx = rings(Kind::Tx).take(usize::from(u8::MAX)).enumerate().map(sender).collect();
-        Ok(Served { switch: switch.clone(), number, tx, rx: rings(Kind::Rx).collect() })
+        Ok(Served { switch: switch.clone(), number, pool: pool.id(), tx, rx: rings(Kind::Rx).collect() })
     }
 
     /// Number of the port at the switch.
@@ -40,7 +42,23 @@ impl Served {
         self.number
     }
 
-    /// Forwards what tx ring `ring` has pending. Returns whether its user is to be kicked.
+    /// Number of its pool.
+    pub(crate) fn pool(&self) -> u64 {
+        self.pool
+    }
+
+    /// How many tx rings are served; their numbers are 0 up to that.
+    pub fn tx_rings(&self) -> usize {
+        self.tx.len()
+    }
+
+    /// The same for rx rings.
+    pub fn rx_rings(&self) -> usize {
+        self.rx.len()
+    }
+
+    /// Forwards what tx ring `ring` has pending, and wakes who waits for room. Returns whether there was
+    /// a whole frame.
     pub fn serve_tx(&mut self, ring: usize, app: &AppCell, server: &ServerCell, now_ns: u64) -> bool {
         let Some((tx, sender)) = self.tx.get_mut(ring) else { return false };
         let (ring, kring) = (tx.ring(), tx.ring().kring());
@@ -57,30 +75,32 @@ impl Served {
         }
         sender.forward(tx, now_ns);
         publish(ring, server);
-        app.wants_kick()
+        ring.wake();
+        // The beginning of a chain whose end is missing stays.
+        kring.hwcur.get(n) != hwcur
     }
 
-    /// Takes back what the user of rx ring `ring` has released, and shows what has come. Returns whether the user is to be
-    /// kicked.
-    pub fn serve_rx(&mut self, ring: usize, app: &AppCell, server: &ServerCell) -> bool {
-        let Some(ring) = self.rx.get(ring) else { return false };
+    /// Takes back what the user of rx ring `ring` has released, and shows what has come.
+    pub fn serve_rx(&mut self, ring: usize, app: &AppCell, server: &ServerCell) {
+        let Some(ring) = self.rx.get(ring) else { return };
         let (kring, n) = (ring.kring(), ring.num_slots());
-        let (head, cur) = app.read();
+        let (head, _) = app.read();
         let (hwcur, hwtail) = (kring.hwcur.get(n), kring.hwtail.get(n));
         if head >= n || ring.distance(hwcur, head) > ring.distance(hwcur, hwtail) {
             kring.own.reinits.fetch_add(1, Relaxed);
-            return false;
+            return;
         }
         kring.hwcur.set(head);
         publish(ring, server);
-        kring.hwtail.get(n) != cur.min(n - 1) && app.wants_kick()
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
         // A stopped sender keeps the place; the next port that attaches tries again to free it.
-        let _ = self.switch.detach(self.number);
+        if self.switch.detach(self.number).is_ok() {
+            self.switch.forget_pool(self.pool);
+        }
     }
 }
 
@@ -135,8 +155,8 @@ mod tests {
             let (at, next) = (n % SLOTS, (n + 1) % SLOTS);
             a.put(at, &[n as u8; 60], 0);
             a.cells[0].0.publish(next, next);
-            a.cells[0].0.want_kick(n % 2 == 0);
-            assert_eq!(serve_a.serve_tx(0, &a.cells[0].0, &a.cells[0].1, 0), n % 2 == 0);
+            assert!(serve_a.serve_tx(0, &a.cells[0].0, &a.cells[0].1, 0));
+            assert!(!serve_a.serve_tx(0, &a.cells[0].0, &a.cells[0].1, 0));
             assert_eq!(a.cells[0].1.read(), (next, (next + SLOTS - 1) % SLOTS));
             serve_b.serve_rx(0, &b.cells[1].0, &b.cells[1].1);
             assert_eq!(b.cells[1].1.read(), (at, next));
@@ -158,7 +178,7 @@ mod tests {
             a.cells[0].0.publish(wild, wild);
             a.cells[1].0.publish(wild, wild);
             assert!(!serve_a.serve_tx(0, &a.cells[0].0, &a.cells[0].1, 0));
-            assert!(!serve_a.serve_rx(0, &a.cells[1].0, &a.cells[1].1));
+            serve_a.serve_rx(0, &a.cells[1].0, &a.cells[1].1);
         }
         // Nothing was received, so nothing can be released.
         a.cells[1].0.publish(3, 3);

@@ -94,6 +94,11 @@ impl Switch {
         }
     }
 
+    /// Forgets a pool, of which no port is at the switch any more.
+    pub fn forget_pool(&self, id: u64) {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner).retain(|pool| pool.id() != id);
+    }
+
     fn pool(&self, id: u64) -> Option<Arc<Pool>> {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.iter().find(|pool| pool.id() == id).cloned()

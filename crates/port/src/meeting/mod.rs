@@ -15,16 +15,16 @@
 pub mod message;
 
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use rustix::io::{Errno, IoSliceMut};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, connect, recvmsg, send, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
 };
 
 use message::{ANSWER_BYTES_MAX, Answer, DESCRIPTORS_MAX, Request};
@@ -43,6 +43,11 @@ static PLACE: RwLock<Option<PathBuf>> = RwLock::new(None);
 /// while no monitor answers there, names are the process's own.
 pub fn meet_in(folder: &Path) {
     *PLACE.write().unwrap_or_else(PoisonError::into_inner) = Some(folder.join(SOCKET));
+}
+
+/// The folder of the monitor's sockets, if processes are to meet.
+pub fn folder() -> Option<PathBuf> {
+    place().and_then(|socket| socket.parent().map(Path::to_owned))
 }
 
 /// The monitor's socket, if processes are to meet.
@@ -64,24 +69,41 @@ pub(crate) struct Met {
 /// What the monitor says, or that it says nothing.
 pub(crate) fn meet(request: &Request) -> Result<Option<Met>, PortError> {
     let Some(socket) = place() else { return Ok(None) };
-    let failed = |errno| PortError::os(format!("ask the monitor at {} for {}", socket.display(), request.name), errno);
-    let refused = |why: String| PortError::refused(&request.name, format!("the monitor says: {why}"));
-    let Some(lease) = dial(&socket).map_err(failed)? else { return Ok(None) };
-    match send(&lease, &request.encode(), SendFlags::NOSIGNAL) {
-        // A monitor without room closes the connection at once; why, it has said.
+    let Some((memory, lease)) = call(&socket, request, &[])? else { return Ok(None) };
+    if memory.len() != request.what.descriptors() {
+        let why = format!("the monitor says: here it is, but with {} descriptors", memory.len());
+        return Err(PortError::refused(&request.name, why));
+    }
+    Ok(Some(Met { memory, lease }))
+}
+
+/// Sends a request, with descriptors, to whoever answers at `socket`: the monitor, or the process of a switch. Returns the
+/// descriptors that come back and the connection; none if nobody answers there.
+///
+/// # Errors
+/// What the answer says, or that there is none.
+pub fn call(
+    socket: &Path,
+    request: &Request,
+    fds: &[BorrowedFd<'_>],
+) -> Result<Option<(Vec<OwnedFd>, OwnedFd)>, PortError> {
+    let failed = |errno| PortError::os(format!("ask at {} for {}", socket.display(), request.name), errno);
+    let refused = |why: String| PortError::refused(&request.name, format!("{} says: {why}", socket.display()));
+    let Some(line) = dial(socket).map_err(failed)? else { return Ok(None) };
+    match send_with(&line, &request.encode(), fds) {
+        // Who is without room closes the connection at once; why, it has said.
         Ok(_) | Err(Errno::PIPE) => {}
         Err(errno) => return Err(failed(errno)),
     }
-    let (answer, memory) = receive(&lease).map_err(|errno| match errno {
+    let (answer, memory) = receive(&line).map_err(|errno| match errno {
         Errno::AGAIN => {
-            let why = format!("the monitor at {} says nothing; look at its process, or replace it", socket.display());
+            let why = format!("nothing is said at {}; look at the process there, or replace it", socket.display());
             PortError::refused(&request.name, why)
         }
         errno => failed(errno),
     })?;
     match Answer::decode(&answer).map_err(refused)? {
-        Answer::Met if memory.len() == request.what.descriptors() => Ok(Some(Met { memory, lease })),
-        Answer::Met => Err(refused(format!("here it is, but with {} descriptors", memory.len()))),
+        Answer::Met => Ok(Some((memory, line))),
         Answer::Refused(why) => Err(refused(why)),
     }
 }
@@ -95,6 +117,15 @@ fn dial(socket: &Path) -> Result<Option<OwnedFd>, Errno> {
         Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(None),
         Err(errno) => Err(errno),
     }
+}
+
+fn send_with(line: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::INVAL);
+    }
+    sendmsg(line, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
 }
 
 fn receive(line: &OwnedFd) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {

@@ -1,4 +1,5 @@
-//! Lookups: one address, or a batch in lockstep so that one address's cache misses hide behind the others'.
+//! Lookups: one address, or a batch. Addresses of several levels (IPv6) are looked up in lockstep, so that one's cache misses
+//! hide behind the others'; an IPv4 lookup is so short that the processor has several under way by itself.
 
 use std::hint::select_unpredictable;
 
@@ -34,6 +35,9 @@ impl<A: Address> Dxr<A> {
     /// If the slices differ in length.
     pub fn lookup_batch(&self, addresses: &[A], next_hops: &mut [NextHop]) {
         assert_eq!(addresses.len(), next_hops.len(), "as many answers as addresses");
+        if A::BITS - self.direct_bits <= A::LEVEL_BITS {
+            return addresses.iter().zip(next_hops).for_each(|(address, answer)| *answer = self.lookup(*address));
+        }
         let mut groups = addresses.chunks_exact(LANES);
         let mut answers = next_hops.chunks_exact_mut(LANES);
         for (group, answers) in (&mut groups).zip(&mut answers) {

@@ -47,13 +47,7 @@ impl Bed {
     pub(crate) fn new(cpus: Option<[usize; 2]>) -> Result<Bed> {
         let (exe, library) = (std::env::current_exe()?, library::find()?);
         let folder = tempfile::Builder::new().prefix("ringway-bench-").tempdir()?;
-        let policy = folder.path().join("policy.toml");
-        // The bench must not depend on what the host's administrator allows.
-        std::fs::write(&policy, "default = \"same-uid\"\n")?;
-        let mut command = Command::new(&exe);
-        command.args(["daemon", "--socket-dir"]).arg(folder.path()).arg("--config").arg(policy);
-        let mut monitor = Process::start(command, &folder.path().join("monitor.log"))?;
-        monitor.wait_until(STEP_LIMIT, || paths::answers(folder.path())).context("the monitor")?;
+        let monitor = start_monitor(folder.path())?;
         Ok(Bed { exe, library, cpus, numbers: Cell::new(0), monitor, folder })
     }
 
@@ -119,6 +113,18 @@ impl Bed {
         }
         Ok(())
     }
+}
+
+/// A monitor whose sockets are in `folder`, once it answers.
+pub(super) fn start_monitor(folder: &std::path::Path) -> Result<Process> {
+    let policy = folder.join("policy.toml");
+    // The bench must not depend on what the host's administrator allows.
+    std::fs::write(&policy, "default = \"same-uid\"\n")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["daemon", "--socket-dir"]).arg(folder).arg("--config").arg(policy).env_remove("LD_PRELOAD");
+    let mut monitor = Process::start(command, &folder.join("monitor.log"))?;
+    monitor.wait_until(STEP_LIMIT, || paths::answers(folder)).context("the monitor")?;
+    Ok(monitor)
 }
 
 /// Where a program is; the folders of administrators' programs count, too.

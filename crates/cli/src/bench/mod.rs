@@ -1,4 +1,4 @@
-//! `ringway bench sockets`: the same workloads over the kernel's TCP, Unix sockets, Ringway in each
+//! `ringway bench`. Sockets: the same workloads over the kernel's TCP, Unix sockets, Ringway in each
 //! profile and the shared memory itself, interleaved in one run.
 //!
 //! | module | what it does |
@@ -9,16 +9,19 @@
 //! | `pairs`, `programs`, `outputs` | one measurement with our workers, or with Redis and the like |
 //! | `memory`, `machine` | what connections weigh; the machine and its load |
 //! | `report`, `targets` | medians, ratios by round, promises kept |
-//! | `table`, `page` | for the terminal, for the browser |
+//! | `table`, `page`, `plot` | for the terminal, for the browser |
+//! | `packets` | the other bench: ports, switch, routing |
 
 mod bed;
 mod case;
 mod machine;
 mod memory;
 mod outputs;
+pub(crate) mod packets;
 mod page;
 mod pairs;
 mod path;
+mod plot;
 mod process;
 mod programs;
 mod report;

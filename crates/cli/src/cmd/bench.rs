@@ -27,6 +27,7 @@ pub(super) struct Arguments {
 #[derive(Subcommand)]
 enum What {
     Sockets(Sockets),
+    Packets(Packets),
     /// List the cases of `bench sockets`
     List,
     /// Compare two JSON reports
@@ -48,6 +49,29 @@ Examples:
 Every connection over Ringway is checked to be upgraded; one that was not makes its figure FAILED. \
 Exit codes: 0 fine, 1 something failed or a promise was missed, 2 usage or failure.")]
 struct Sockets {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Pipes, the switch, network devices and routing beside the kernel and the memory limits, interleaved
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringway bench packets --quick                     a first look, a minute
+  ringway bench packets --case switch-60            only cases whose names begin like this
+  ringway bench packets --check                     compare with what the project promises
+  ringway bench packets --json b.json --html b.html
+
+As root it also measures veth pairs and the Linux bridge, in network namespaces of its own. \
+Exit codes: 0 fine, 1 something failed or a promise was missed, 2 usage or failure.")]
+struct Packets {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What both benches are told.
+#[derive(Args)]
+struct Common {
     /// Only cases whose names begin like this
     #[arg(long, value_name = "NAME", num_args = 1..)]
     case: Vec<String>,
@@ -77,6 +101,41 @@ struct Sockets {
     html: Option<PathBuf>,
 }
 
+impl Common {
+    fn plan(&self) -> Plan {
+        let (rounds, duration_s) = if self.quick { QUICK } else { THOROUGH };
+        Plan {
+            rounds: self.rounds.unwrap_or(rounds),
+            duration: Duration::from_secs_f64(self.seconds.unwrap_or(duration_s)),
+            pinned: !self.unpinned,
+        }
+    }
+
+    /// Which cases to measure, by the beginning of their names.
+    fn names(&self, promised: impl FnOnce() -> Vec<String>) -> Vec<String> {
+        if self.check && self.case.is_empty() { promised() } else { self.case.clone() }
+    }
+
+    /// Says how it goes, prints the table and writes what was asked for.
+    fn conclude(&self, table: &str, report: &impl serde::Serialize, page: &str, is_good: bool) -> Result<ExitCode> {
+        print_text(table)?;
+        let json = serde_json::to_string_pretty(report)? + "\n";
+        for (file, text) in [(&self.json, json.as_str()), (&self.html, page)] {
+            if let Some(file) = file {
+                std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+            }
+        }
+        Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NEGATIVE) })
+    }
+}
+
+/// One line that is written over by the next, where somebody sees it; empty at the end.
+fn show_progress(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{what}");
+    }
+}
+
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (0.01..=600.0).contains(&s) => Ok(s),
@@ -97,12 +156,10 @@ pub(super) fn worker(arguments: WorkerArguments) -> Result<ExitCode> {
 
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     match arguments.what {
-        What::Sockets(options) if !options.list => sockets(options),
-        What::Sockets(_) | What::List => {
-            let lines = bench::select(&[])?.into_iter().map(|case| format!("{:<18}{}\n", case.name, case.title));
-            print_text(&lines.collect::<String>())?;
-            Ok(ExitCode::SUCCESS)
-        }
+        What::Sockets(Sockets { common }) if !common.list => sockets(&common),
+        What::Packets(Packets { common }) if !common.list => packets(&common),
+        What::Packets(_) => list(bench::packets::list().into_iter().map(|(name, title)| (name.to_owned(), title))),
+        What::Sockets(_) | What::List => list(bench::select(&[])?.into_iter().map(|case| (case.name, case.title))),
         What::Compare { old, new } => {
             print_text(&bench::comparison(&read(&old)?, &read(&new)?))?;
             Ok(ExitCode::SUCCESS)
@@ -110,41 +167,38 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     }
 }
 
-fn sockets(options: Sockets) -> Result<ExitCode> {
-    let names = if options.check && options.case.is_empty() { bench::promised() } else { options.case.clone() };
-    let cases = bench::select(&names)?;
-    let (rounds, duration_s) = if options.quick { QUICK } else { THOROUGH };
-    let plan = Plan {
-        rounds: options.rounds.unwrap_or(rounds),
-        duration: Duration::from_secs_f64(options.seconds.unwrap_or(duration_s)),
-        pinned: !options.unpinned,
-    };
-    let shows_progress = std::io::stderr().is_terminal();
-    let mut report = bench::run(&cases, plan, |what| {
-        if shows_progress {
-            eprint!("\r\x1b[K{what}");
-        }
-    })?;
-    if shows_progress {
-        eprint!("\r\x1b[K");
-    }
+fn list(cases: impl Iterator<Item = (String, String)>) -> Result<ExitCode> {
+    print_text(&cases.map(|(name, title)| format!("{name:<18}{title}\n")).collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sockets(options: &Common) -> Result<ExitCode> {
+    let cases = bench::select(&options.names(bench::promised))?;
+    let mut report = bench::run(&cases, options.plan(), show_progress)?;
+    show_progress("");
     if !options.check {
         report.targets.clear();
-    }
-    print_text(&bench::table(&report))?;
-    for (file, text) in
-        [(&options.json, serde_json::to_string_pretty(&report)? + "\n"), (&options.html, bench::page(&report))]
-    {
-        if let Some(file) = file {
-            std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        }
     }
     let failures = report.cases.iter().flat_map(|c| &c.paths).filter(|p| p.failed.is_some()).count();
     if failures > 0 {
         talk(format_args!("{failures} measurements failed"));
     }
-    let missed = report.targets.iter().any(|verdict| !verdict.kept);
-    Ok(if failures > 0 || missed { ExitCode::from(EXIT_NEGATIVE) } else { ExitCode::SUCCESS })
+    let is_good = failures == 0 && report.targets.iter().all(|verdict| verdict.kept);
+    options.conclude(&bench::table(&report), &report, &bench::page(&report), is_good)
+}
+
+fn packets(options: &Common) -> Result<ExitCode> {
+    let mut report = bench::packets::run(&options.names(bench::packets::promised), options.plan(), show_progress)?;
+    show_progress("");
+    if !options.check {
+        report.targets.clear();
+    }
+    let failures = report.cases.iter().flat_map(|c| &c.contestants).filter(|c| c.failed.is_some()).count();
+    if failures > 0 {
+        talk(format_args!("{failures} measurements failed"));
+    }
+    let is_good = failures == 0 && report.targets.iter().all(|verdict| verdict.kept);
+    options.conclude(&bench::packets::table(&report), &report, &bench::packets::page(&report), is_good)
 }
 
 fn read(file: &PathBuf) -> Result<Report> {

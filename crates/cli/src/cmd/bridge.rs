@@ -5,15 +5,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use ringway_port::{Port, Ready};
+use ringway_port::Ready;
 
 use crate::packets::meter::{Count, Meter};
 use crate::packets::stop::{NAP, Stop};
-use crate::packets::transfer::forward;
+use crate::packets::transfer::pass_on;
 use crate::packets::{Common, open_port};
-
-/// Slots moved at a time; what is left waits for the next turn.
-const BATCH: u32 = 1024;
 
 /// Longest sleep while both ports are silent: each can be waited for only by itself.
 const TURN: Duration = Duration::from_micros(200);
@@ -56,7 +53,7 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
             break;
         }
         meter.tick(now, count)?;
-        let moved = turn(&mut left, &mut right, &mut count)? + turn(&mut right, &mut left, &mut count)?;
+        let moved = pass_on(&mut left, &mut right, &mut count)? + pass_on(&mut right, &mut left, &mut count)?;
         idle = if moved > 0 { 0 } else { idle + 1 };
         if idle > IDLE_TURNS {
             left.wait(Ready::RX, Some(if idle > 100 * IDLE_TURNS { NAP / 50 } else { TURN }))?;
@@ -64,16 +61,4 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     }
     meter.finish(count)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Everything that has come in at one port goes out at the other; returns how many slots.
-fn turn(from: &mut Port, to: &mut Port, count: &mut Count) -> Result<u32> {
-    let mut moved = 0;
-    for rx in 0..from.rx_rings() {
-        let tx = rx % to.tx_rings();
-        from.sync_rx(rx)?;
-        moved += forward(from, rx, to, tx, BATCH, count)?;
-        to.sync_tx(tx)?;
-    }
-    Ok(moved)
 }

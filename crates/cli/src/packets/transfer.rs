@@ -9,6 +9,9 @@ use ringway_port::{Port, Ready, RxBatch, TxBatch};
 use super::meter::Count;
 use super::stop::{NAP, Stop};
 
+/// Slots moved at a time; what is left waits for the next turn.
+const BATCH: u32 = 1024;
+
 /// Moves what has come in on a ring of `from` to a ring of `to`, at most `most` slots and whole packets only; the
 /// caller syncs. What finds no room stays where it is.
 pub(crate) fn forward(
@@ -30,6 +33,19 @@ pub(crate) fn forward(
     received.release(at);
     free.send(filled);
     Ok(at)
+}
+
+/// Everything that has come in at one port goes out at the other, at most [`BATCH`] slots of each ring; returns how many.
+/// What finds no room waits.
+pub(crate) fn pass_on(from: &mut Port, to: &mut Port, count: &mut Count) -> Result<u32> {
+    let mut moved = 0;
+    for rx in 0..from.rx_rings() {
+        let tx = rx % to.tx_rings();
+        from.sync_rx(rx)?;
+        moved += forward(from, rx, to, tx, BATCH, count)?;
+        to.sync_tx(tx)?;
+    }
+    Ok(moved)
 }
 
 /// Moves what has come in on a ring of `port` to one of its own tx rings, with the hardware addresses exchanged.

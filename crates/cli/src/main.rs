@@ -10,6 +10,7 @@
 //! | `live` | rates from two looks, and the live view |
 //! | `network` | the engine or the kernel under the TCP programs, as their options say |
 //! | `web` | the web server of `http` |
+//! | `keeper` | the process that keeps ports, patches and isolated switches |
 //! | `packets` | what the packet tools share: generated frames, rates, pace, order |
 //! | `monitor` | where the monitor listens, and questions to it |
 //! | `bench` | measurements, side by side with the kernel |
@@ -20,6 +21,7 @@ mod bench;
 mod capture;
 mod cmd;
 mod diagnosis;
+mod keeper;
 mod launch;
 mod live;
 mod load;

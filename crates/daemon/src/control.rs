@@ -147,6 +147,11 @@ impl Control {
         self.request(&Request::Offers)
     }
 
+    /// Names at which packet ports meet, of those that the caller may see.
+    pub fn meetings(&mut self) -> Result<Meetings, ControlError> {
+        self.request(&Request::Meetings)
+    }
+
     /// What the processes of the `ringway run` with this number have counted, ended ones included.
     pub fn run(&mut self, run_id: u64) -> Result<Run, ControlError> {
         self.request(&Request::Run { run_id })

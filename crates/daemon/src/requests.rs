@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ringway_channel::Reason;
 use ringway_channel::rendezvous::PROTOCOL_VERSION;
 use ringway_mem::sync::Ordering;
+use ringway_port::meeting::message::What;
 use rustix::io::{Errno, IoSlice};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::Serialize;
@@ -112,6 +113,7 @@ impl Monitor {
             Request::Connections { from } => document(&self.list_connections(peer, from)),
             Request::Processes => document(&self.list_processes(peer)),
             Request::Offers => document(&self.list_offers(peer, now)),
+            Request::Meetings => document(&self.list_meetings(peer)),
             Request::Run { run_id } => document(&self.describe_run(peer, run_id)),
             Request::Tap { connection } => self.tap(peer, connection),
             Request::Reload if trusted => match self.reload() {
@@ -219,6 +221,18 @@ impl Monitor {
             })
         };
         Processes { schema: SCHEMA, processes: rows.filter_map(describe).collect() }
+    }
+
+    fn list_meetings(&self, peer: &Peer) -> control::Meetings {
+        let sees_all = self.sees_all(peer);
+        let seen = self.meetings.iter().filter(|(_, meeting)| sees_all || meeting.owner.uid == peer.uid);
+        let describe = |(name, meeting): (&String, &crate::meetings::Meeting)| control::Meeting {
+            name: name.clone(),
+            uid: meeting.owner.uid,
+            is_switch: meeting.what == What::Switch,
+            memory_bytes: meeting.memory_bytes(),
+        };
+        control::Meetings { schema: SCHEMA, meetings: seen.take(ROWS_MAX).map(describe).collect() }
     }
 
     fn list_offers(&self, peer: &Peer, now: Instant) -> Offers {

@@ -5,6 +5,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use ringway_mem::fabric::Fabric;
@@ -18,6 +19,11 @@ const SLOTS: u32 = 1024;
 const BUFFER_BYTES: u32 = 2048;
 
 fn main() {
+    for (len, batch) in [(60, 256), (1500, 256)] {
+        let rates = (0..ROUNDS).map(|_| Pair::new(1, len).two_threads(batch, 4_000_000)).collect();
+        let (median, best) = summary(rates);
+        println!("1 to 1, {len} B, batch {batch}, a CPU each: {:.1} ({:.1}) Mpps", median / 1e6, best / 1e6);
+    }
     for (len, batch) in [(60, 1023), (60, 256), (60, 64), (60, 8), (1500, 1023), (1500, 256)] {
         let (mut switched, mut copied) = (vec![], vec![]);
         let mut pair = Pair::new(1, len);
@@ -78,6 +84,31 @@ impl Pair {
         Pair { sender, receivers: others, len }
     }
 
+    /// The same with the two ends in threads of their own.
+    fn two_threads(&mut self, batch: u32, frames: u32) -> f64 {
+        let (sender, receiver, len) = (&mut self.sender, &mut self.receivers[0], self.len);
+        let running = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while running.load(Relaxed) {
+                    resend(sender, len, batch);
+                }
+            });
+            let (mut start, mut received) = (Instant::now(), 0);
+            for turn in 0.. {
+                received += look(receiver);
+                if turn == 1000 {
+                    (start, received) = (Instant::now(), 0);
+                }
+                if turn > 1000 && received >= frames {
+                    break;
+                }
+            }
+            running.store(false, Relaxed);
+            f64::from(received) / start.elapsed().as_secs_f64()
+        })
+    }
+
     /// Slots are sent again and again as they are; receivers look at each slot and give it back.
     fn frames_per_s(&mut self, batch: u32, frames: u32) -> f64 {
         let start = Instant::now();
@@ -107,6 +138,18 @@ fn resend(port: &mut Port, len: u16, count: u32) {
     (0..count).for_each(|n| batch.set(n, len, 0));
     batch.send(count);
     port.sync_tx(0).expect("a sound ring");
+}
+
+/// Takes what there is, and looks at the first byte of each frame.
+fn look(port: &mut Port) -> u32 {
+    port.sync_rx(0).expect("a sound ring");
+    let batch = port.rx(0).expect("a ring");
+    let count = batch.len();
+    for n in 0..count {
+        black_box(batch.bytes(n).first());
+    }
+    batch.release(count);
+    count
 }
 
 fn receive(port: &mut Port) -> u32 {

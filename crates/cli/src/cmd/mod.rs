@@ -9,16 +9,19 @@ mod doctor;
 mod env;
 mod r#gen;
 mod http;
+mod keeper;
 mod lb;
 mod load;
 mod man;
 mod pcap;
 mod ping;
+mod port;
 mod replay;
 mod run;
 mod sink;
 mod ss;
 mod status;
+mod switch;
 mod top;
 
 use std::process::ExitCode;
@@ -62,6 +65,10 @@ enum Command {
     Bridge(bridge::Arguments),
     Lb(lb::Arguments),
     Replay(replay::Arguments),
+    Port(port::Arguments),
+    Switch(switch::Arguments),
+    #[command(hide = true)]
+    Keeper(keeper::Arguments),
     Http(http::Arguments),
     Load(load::Arguments),
     Bench(bench::Arguments),
@@ -88,6 +95,9 @@ pub(crate) fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Bridge(arguments) => bridge::main(arguments),
         Command::Lb(arguments) => lb::main(arguments),
         Command::Replay(arguments) => replay::main(arguments),
+        Command::Port(arguments) => port::main(arguments),
+        Command::Switch(arguments) => switch::main(arguments),
+        Command::Keeper(arguments) => keeper::main(arguments),
         Command::Http(arguments) => http::main(arguments),
         Command::Load(arguments) => load::main(arguments),
         Command::Bench(arguments) => bench::main(arguments),

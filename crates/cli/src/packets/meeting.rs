@@ -24,8 +24,11 @@ pub(crate) fn prepare(name: &PortName) {
     }
 }
 
-/// The folder of the monitor's sockets.
-fn place(start: bool) -> Result<PathBuf> {
+/// The folder of the monitor's sockets; a monitor is started if `start` and none answers.
+///
+/// # Errors
+/// A folder that cannot be trusted, or a monitor that does not start.
+pub(crate) fn place(start: bool) -> Result<PathBuf> {
     let folder = monitor::socket_dir(None)?;
     monitor::trust(&folder).map_err(anyhow::Error::msg)?;
     if start && !paths::answers(&folder) {

@@ -21,6 +21,8 @@ pub enum Request {
     },
     Processes,
     Offers,
+    /// Names at which packet ports meet, of the caller's (of everybody's, for root and the monitor's own user).
+    Meetings,
     /// What the processes of one `ringway run` have counted together.
     Run {
         run_id: u64,
@@ -96,6 +98,24 @@ pub struct Connections {
     pub connections: Vec<Connection>,
     /// Ask again from this number; none = that was all.
     pub next: Option<u64>,
+}
+
+/// Names at which packet ports meet.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Meetings {
+    pub schema: u32,
+    pub meetings: Vec<Meeting>,
+}
+
+/// The memory behind a name of a switch or of pipes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Meeting {
+    pub name: String,
+    pub uid: u32,
+    /// Whether it is a switch.
+    pub is_switch: bool,
+    /// Memory in use.
+    pub memory_bytes: u64,
 }
 
 /// An upgraded connection.

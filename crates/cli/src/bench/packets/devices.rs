@@ -76,7 +76,7 @@ fn veth(name: &str) -> Result<()> {
 }
 
 fn frames(len: u16) -> Frames {
-    Frames { len, destination: [2, 0, 0, 0, 0, 2], are_looked_at: true }
+    Frames { len, destination: [2, 0, 0, 0, 0, 2], are_looked_at: true, yield_cpu: false }
 }
 
 /// From one end of a veth pair to the other.

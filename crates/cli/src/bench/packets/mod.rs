@@ -112,14 +112,14 @@ mod tests {
     #[test]
     fn contestants_give_the_figure_that_their_case_compares() {
         const ALONE: [&str; 6] = ["pipe", "slot ring", "switch", "switch, isolated", "copy limit", "copy alone"];
-        let setting = Setting { duration: Duration::from_millis(5), cpus: None };
+        let setting = Setting { duration: Duration::from_millis(100), cpus: None };
         for case in
             Case::all().iter().filter(|case| ["pipe", "switch-60", "switch-65535", "broadcast"].contains(&case.name))
         {
             for contestant in case.contestants.iter().filter(|contestant| ALONE.contains(&contestant.name)) {
                 let sample = (contestant.measure)(&setting)
                     .unwrap_or_else(|e| panic!("{}: {}: {e:#}", case.name, contestant.name));
-                assert!(sample[case.metric] > 0.0, "{}: {}", case.name, contestant.name);
+                assert!(sample.contains_key(case.metric), "{}: {}", case.name, contestant.name);
             }
         }
     }

@@ -20,7 +20,7 @@ const BUFFER_BYTES: u32 = 2048;
 
 pub(super) fn pipe(setting: &Setting) -> Result<Sample> {
     let (a, b) = (ringway_port::open("netmap:bench{0")?, ringway_port::open("netmap:bench}0")?);
-    let frames = Frames { len: 60, destination: [0xff; 6], are_looked_at: false };
+    let frames = Frames { len: 60, destination: [0xff; 6], are_looked_at: false, yield_cpu: false };
     drive::run(&mut [a], &mut [b], frames, setting)
 }
 

@@ -46,7 +46,7 @@ pub(super) fn isolated(len: u16, setting: &Setting) -> Result<Sample> {
             while introduce(&mut receiver, &mut senders)? == 0 {
                 std::thread::yield_now();
             }
-            let frames = Frames { len, destination: RECEIVER, are_looked_at: true };
+            let frames = Frames { len, destination: RECEIVER, are_looked_at: true, yield_cpu: true };
             drive::run(&mut senders, &mut [receiver], frames, setting)
         });
         goes_on.store(false, Relaxed);
@@ -75,7 +75,12 @@ fn between(len: u16, senders: usize, receivers: usize, setting: &Setting) -> Res
     if first == 1 {
         introduce(&mut receivers[0], &mut senders)?;
     }
-    drive::run(&mut senders, &mut receivers, Frames { len, destination, are_looked_at: true }, setting)
+    drive::run(
+        &mut senders,
+        &mut receivers,
+        Frames { len, destination, are_looked_at: true, yield_cpu: false },
+        setting,
+    )
 }
 
 /// A switch or bridge learns where the receiver is; how many of the others have heard of it.
@@ -89,7 +94,7 @@ pub(super) fn introduce(receiver: &mut Port, others: &mut [Port]) -> Result<u64>
     let slots = batch.put(0, &frame).unwrap_or(0);
     batch.send(slots);
     receiver.sync_tx(0)?;
-    let frames = Frames { len: 60, destination: EVERYBODY, are_looked_at: false };
+    let frames = Frames { len: 60, destination: EVERYBODY, are_looked_at: false, yield_cpu: false };
     let mut received = Received::default();
     others.iter_mut().try_for_each(|port| drive::receive(port, frames, &mut received))?;
     Ok(received.packets)

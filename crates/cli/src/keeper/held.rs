@@ -34,7 +34,7 @@ enum Holding {
     /// A port that stays open: for itself, or for the switch whose memory would go without it.
     Kept {
         kind: &'static str,
-        _port: Port,
+        _port: Box<Port>,
     },
     Patch(Patch, String),
     Isolated(Isolated),
@@ -64,7 +64,7 @@ impl Holdings {
             Request::AddPort { port } => self.add(port, || {
                 let port = open(port)?;
                 let limits = limits(&port);
-                Ok((Holding::Kept { kind: "port", _port: port }, limits))
+                Ok((Holding::Kept { kind: "port", _port: Box::new(port) }, limits))
             }),
             Request::Attach { port, to } => self.add(port, || {
                 let (left, right) = (open(port)?, open(to)?);
@@ -75,7 +75,7 @@ impl Holdings {
                 // The rings of a pipe's end are the smallest thing that keeps the memory.
                 let port = open(&format!("{switch}:keeper{{keep@conf:slots=4"))?;
                 let limits = port.info().limits.clone();
-                Ok((Holding::Kept { kind: "switch", _port: port }, limits))
+                Ok((Holding::Kept { kind: "switch", _port: Box::new(port) }, limits))
             }),
             Request::AddSwitch { switch, isolated: true, anyone } => self.add(switch, || {
                 let mode = if *anyone { ANYONE } else { OWNER_ONLY };

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # needs: python3 curl iproute2
-# limit: 60
+# wants: tcpdump
+# limit: 120
 """`ringway http` and `ringway load` on our TCP over a TAP device, in a network namespace of its own, and on the kernel's; the
 other side is the kernel's TCP.
 
@@ -9,6 +10,8 @@ other side is the kernel's TCP.
   * A port where nobody listens refuses.
   * A port that listens by IPv4 only is refused by IPv6.
   * The server has counted just these connections and requests.
+  * Over a line that loses, reorders and repeats, an echo of random data comes back unchanged while more is sent.
+  * On a clean link tcpdump sees no wrong checksum, and nothing that our TCP sent twice.
   * The load generator gets an answer to each of its requests, in a closed loop, at a rate, and with a connection for each.
 
   stack.py [-v]
@@ -18,11 +21,14 @@ import argparse
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 from _bed import RINGWAY, Program, Report, expect, wait_until
@@ -36,21 +42,30 @@ LIMIT_S = 20
 # How to run the server, and the addresses where clients find it.
 ON_TAP = ["-i", "tap:stack0", "--address", "10.79.0.2/24", "--address", "fd79::2/64"], ["10.79.0.2", "fd79::2"]
 ON_KERNEL = ["--kernel"], ["127.0.0.1", "::1"]
+# Each way; what our own port's wrapper does to the packets.
+BAD_LINES = [
+    ["--loss", "0.02"],
+    ["--loss", "0.05", "--duplicate", "0.05", "--delay", "2ms"],
+    ["--delay", "5ms", "--jitter", "3ms", "--reorder", "0.1", "--duplicate", "0.02"],
+    ["--corrupt", "0.02", "--loss", "0.01", "--delay", "1ms"],
+]
+BULK_BYTES = 1_000_000
 CLIENT_ADDRESSES = ["10.79.0.1/24", "fd79::1/64"]
 
 
 @contextlib.contextmanager
-def serving(folder, on, *words):
-    """The server with the files of `folder`, once it listens."""
+def serving(folder, on, *words, content=None):
+    """The server with the files of `folder` or other content, once it listens."""
     how, _ = on
-    command = [RINGWAY, "http", *how, "--json", "--folder", str(folder / "files"), *words]
+    content = content or ["--folder", str(folder / "files")]
+    command = [RINGWAY, "http", *how, "--json", *content, *words]
     server = Program(command, os.environ.copy(), folder / "server.log", 0, subprocess.DEVNULL)
     try:
         def listens():
             expect(server.running(), f"the server ended: {server.output()[-600:]}")
             return "listening at" in server.output()
         wait_until("the server", listens)
-        if on is ON_TAP:
+        if on[1] is ON_TAP[1]:
             give_addresses("stack0", CLIENT_ADDRESSES)
         yield server
     finally:
@@ -129,6 +144,62 @@ def test_server(report, folder, name, on):
             expect_refused(addresses[1], PORT)
 
 
+def echoed(address, data):
+    """What comes back of `data`, which is sent at the same time."""
+    back = bytearray()
+    with socket.create_connection((address, PORT), LIMIT_S) as stream:
+        stream.settimeout(LIMIT_S)
+        sender = threading.Thread(target=stream.sendall, args=(data,))
+        sender.start()
+        while len(back) < len(data) and (part := stream.recv(1 << 16)):
+            back += part
+        sender.join()
+    return bytes(back)
+
+
+def test_bad_line(report, folder):
+    how, addresses = ON_TAP
+    data = os.urandom(BULK_BYTES)
+    for number, line in enumerate(BAD_LINES):
+        on = how + [*line, "--seed", str(number)], addresses
+        with serving(folder, on, "--listen", f":{PORT}", content=["--echo"]):
+            for address in addresses:
+                with report.test(f"bad line {' '.join(line)}: bulk both ways, {address}"):
+                    expect(echoed(address, data) == data, "what came back is not what was sent")
+
+
+def test_clean_trace(report, folder):
+    """`tcpdump -vv` verifies checksums; the kernel leaves its own to the device, so only ours are looked at."""
+    ours = ON_TAP[1][0]
+    with serving(folder, ON_TAP, "--listen", f":{PORT}", content=["--echo"]) as server:
+        trace = folder / "trace.pcap"
+        dump = subprocess.Popen(["tcpdump", "-i", "stack0", "-U", "-B", "65536", "-w", trace, "tcp", "and", "src", ours],
+                                stderr=subprocess.PIPE, text=True)
+        said = dump.stderr.readline()
+        expect("listening" in said, said)
+        data = os.urandom(BULK_BYTES)
+        expect(echoed(ours, data) == data, "what came back is not what was sent")
+        time.sleep(0.3)
+        dump.terminate()
+        dump.communicate(timeout=LIMIT_S)
+        read = subprocess.run(["tcpdump", "-nvvS", "-r", trace], capture_output=True, text=True, errors="replace")
+        seen = read.stdout
+        counters = summary(server)["counters"]
+    segments = re.findall(r"cksum 0x[0-9a-f]+ \((\w+)[^)]*\).* length (\d+)", seen)
+    ranges = re.findall(r"seq (\d+):(\d+)", seen)
+    with report.test("a clean link: checksums"):
+        # A busy machine's capture may miss some.
+        expect(len(segments) > BULK_BYTES // 3000, f"only {len(segments)} segments seen")
+        expect({verdict for verdict, _ in segments} == {"correct"}, f"{ {verdict for verdict, _ in segments} }")
+    with report.test("a clean link: nothing is taken for lost"):
+        # Where a busy machine lets the other side pause, a probe is right.
+        counted = {name.removeprefix("tcp: "): n for name, n in counters.items()}
+        expect("recoveries begun by duplicate acknowledgements or SACK" not in counted, f"{counted}")
+        probes = counted.get("tail loss probes sent", 0) + counted.get("retransmission time-outs", 0)
+        repeats = len(ranges) - len(set(ranges))
+        expect(repeats <= probes, f"{repeats} segments were seen twice: {counted}")
+
+
 def load(*words):
     """What the load generator says, which must have ended well."""
     command = [RINGWAY, "load", "--json", *words]
@@ -186,6 +257,11 @@ def main():
             report.skip("tap", why_not)
         else:
             test_server(report, folder, "tap", ON_TAP)
+            test_bad_line(report, folder)
+            if shutil.which("tcpdump"):
+                test_clean_trace(report, folder)
+            else:
+                report.skip("a clean link", "tcpdump is missing")
             with serving(folder, ON_TAP, "--listen", f":{PORT}"):
                 test_load(report, "kernel to tap", "10.79.0.2", ["--kernel"])
             with serving(folder, ON_KERNEL, "--listen", f":{PORT}"), addressed("load0", "10.80.0.1/24"):

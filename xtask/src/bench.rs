@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: `ringway bench sockets` in a release build.
+//! `cargo xtask bench`: `ringway bench` in a release build; `bench sockets` unless another is named first.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -13,7 +13,7 @@ const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Passed on to `ringway bench sockets`.
+    /// Passed on to `ringway bench`, `sockets` before them unless they begin with the name of a bench.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -22,6 +22,8 @@ pub(crate) struct Options {
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     process::run_visibly(&mut workspace.build_release(), BUILD_LIMIT)?;
     let mut command = Command::new(workspace.ringway());
-    let error = command.args(["bench", "sockets"]).args(&options.arguments).exec();
+    let named = options.arguments.first().is_some_and(|first| !first.starts_with('-'));
+    let bench: &[&str] = if named { &["bench"] } else { &["bench", "sockets"] };
+    let error = command.args(bench).args(&options.arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", workspace.relative(&workspace.ringway())))
 }

@@ -36,7 +36,7 @@ enum Task {
     Ci,
     /// Real programs before and after: a table, an HTML page, a JSON document.
     Demo(demo::Options),
-    /// Run `ringway bench sockets` in a release build.
+    /// Run `ringway bench sockets`, or another bench that is named, in a release build.
     Bench(bench::Options),
     /// Build the release: a tar archive and a Debian package in target/dist.
     Dist,

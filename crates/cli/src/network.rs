@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use ringway_port::device::{DeviceOptions, open_device};
+use ringway_port::impair::impaired;
 use ringway_port::name::{PortName, Scheme};
 use ringway_stack::{KernelSockets, MacAddress, Prefix, Stack, StackConfig};
 
 use crate::output::talk;
+use crate::packets::line::LineOptions;
 use crate::packets::{open_port, parse_mac, say_limits};
 
 /// Which TCP a program runs on.
@@ -41,6 +43,8 @@ pub(crate) struct Network {
     /// How long to poll for packets before sleeping, in microseconds
     #[arg(long, value_name = "US", default_value_t = 20, conflicts_with = "kernel", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     spin: u32,
+    #[command(flatten)]
+    line: LineOptions,
 }
 
 /// What [`Network::open`] has opened.
@@ -52,6 +56,7 @@ pub(crate) enum Opened {
 impl Network {
     pub(crate) fn open(&self) -> Result<Opened> {
         let Some(name) = self.port.as_ref().filter(|_| !self.kernel) else {
+            ensure!(!self.line.is_bad(), "a bad line needs a port; give --port instead of --kernel");
             return Ok(Opened::Kernel(KernelSockets::new().context("cannot make an epoll set")?));
         };
         Ok(Opened::Engine(Box::new(self.stack(name)?)))
@@ -74,7 +79,11 @@ impl Network {
             tcp,
             spin_us: self.spin,
         };
-        let stack = Stack::new(open(name, &parsed)?, config, seed()?)?;
+        let mut port = open(name, &parsed)?;
+        if self.line.is_bad() {
+            port = impaired(port, self.line.impairment())?;
+        }
+        let stack = Stack::new(port, config, seed()?)?;
         let addresses: Vec<String> = stack.addresses().iter().map(Prefix::to_string).collect();
         talk(format_args!("{name}: our TCP at {}, station {}", addresses.join(", "), stack.mac()));
         Ok(stack)

@@ -37,6 +37,8 @@ pub struct Stack {
     patience: Patience,
     /// The tx ring had no room for all there was.
     is_full: bool,
+    /// The last turn brought no frame.
+    is_idle: bool,
     /// A packet that lies in several slots, put together.
     gathered: Vec<u8>,
 }
@@ -67,6 +69,7 @@ impl Stack {
             now: Instant::ZERO,
             patience: Patience::new(config.spin_us),
             is_full: false,
+            is_idle: false,
             gathered: Vec::new(),
         };
         stack.tick();
@@ -120,7 +123,8 @@ impl Stack {
         let done = self.engine.poll_transmit(self.now, &mut frames);
         let sent = frames.finish();
         self.is_full = !done || !self.host.outbox.is_empty();
-        if sent > 0 || self.is_full {
+        // A port may hold back what it was given; it looks at the time in its syncs.
+        if sent > 0 || self.is_full || self.is_idle {
             self.port.sync_tx(0)?;
         }
         Ok(())
@@ -195,6 +199,7 @@ impl Stack {
     fn turn(&mut self, now_ns: u64, events: &mut Vec<Event>) -> Result<bool, PortError> {
         self.transmit()?;
         let slots = self.receive(now_ns)?;
+        self.is_idle = slots == 0;
         self.run_timers();
         self.engine.poll_events(events, EVENTS_MAX);
         Ok(slots > 0)

@@ -48,6 +48,22 @@ pub(crate) enum Kind {
     Haproxy {
         connections: usize,
     },
+    /// Of `bench tcp`: requests of 64 bytes, one at a time on each of so many connections.
+    Requests(usize),
+    /// Connections with one exchange of 64 bytes, so many at a time.
+    Connect(usize),
+    /// One connection, in one direction.
+    Bulk,
+}
+
+impl Kind {
+    /// Connections at a time.
+    pub(crate) fn connections(self) -> usize {
+        match self {
+            Kind::Connections(n) | Kind::Requests(n) | Kind::Connect(n) => n,
+            _ => 1,
+        }
+    }
 }
 
 /// The figure of a case that is compared: its metric, and which way is better.
@@ -57,6 +73,8 @@ pub(crate) struct Figure {
     pub(crate) higher_is_better: bool,
 }
 
+/// With more connections smoltcp is not measured: a round would take minutes.
+const SMOLTCP_CONNECTIONS_MAX: usize = 4000;
 /// Pause that lets both ends fall asleep, in microseconds.
 const THINK_US: u64 = 2_000;
 
@@ -88,6 +106,19 @@ impl Case {
         cases
     }
 
+    /// Those of `bench tcp`.
+    pub(crate) fn tcp() -> Vec<Case> {
+        let requests =
+            |n| Case::new(format!("requests-{n}"), format!("requests of 64 B, connections: {n}"), Kind::Requests(n));
+        let mut cases: Vec<Case> = [1, 16, 256, 1000, 4000, 16_000, 100_000].map(requests).into();
+        for n in [64, 1024] {
+            let title = format!("connections with one exchange of 64 B, {n} at a time");
+            cases.push(Case::new(format!("connect-{n}"), title, Kind::Connect(n)));
+        }
+        cases.push(Case::new("bulk", "one connection in one direction", Kind::Bulk));
+        cases
+    }
+
     fn programs() -> Vec<Case> {
         let mut cases = Vec::new();
         for (command, connections) in [("get", 1), ("set", 1), ("get", 50), ("set", 50)] {
@@ -110,9 +141,18 @@ impl Case {
     }
 
     pub(crate) fn paths(&self) -> Vec<Path> {
+        match self.kind {
+            // smoltcp looks at all its sockets for each packet.
+            Kind::Requests(n) if n > SMOLTCP_CONNECTIONS_MAX => return vec![Path::Tcp, Path::Veth, Path::Engine],
+            Kind::Requests(_) | Kind::Connect(_) | Kind::Bulk => {
+                return vec![Path::Tcp, Path::Veth, Path::Smoltcp, Path::Engine];
+            }
+            _ => {}
+        }
         let takes = |path: &Path| match (path, self.kind) {
             (Path::Limit, Kind::RoundTrip { think_us: 0, .. } | Kind::Stream { .. }) => true,
             (Path::Limit, _) | (Path::Unix, Kind::Nginx { .. } | Kind::Haproxy { .. }) => false,
+            _ if Path::TCP.contains(path) => false,
             _ => true,
         };
         Path::ALL.into_iter().filter(takes).collect()
@@ -122,8 +162,8 @@ impl Case {
         let (metric, higher_is_better) = match self.kind {
             Kind::RoundTrip { .. } => ("round_trip_p50_us", false),
             Kind::Messages { .. } => ("messages_per_s", true),
-            Kind::Stream { .. } => ("bytes_per_s", true),
-            Kind::Short => ("connections_per_s", true),
+            Kind::Stream { .. } | Kind::Bulk => ("bytes_per_s", true),
+            Kind::Short | Kind::Connect(_) => ("connections_per_s", true),
             Kind::OneCore { .. } => ("round_trips_per_s", true),
             _ => ("requests_per_s", true),
         };
@@ -152,5 +192,8 @@ mod tests {
         let names: std::collections::BTreeSet<_> = cases.iter().map(|c| &c.name).collect();
         assert_eq!(names.len(), cases.len());
         assert!(cases.iter().all(|c| c.paths().contains(&Path::Tcp) && c.paths().contains(&Path::RingwayBalanced)));
+        let tcp = Case::tcp();
+        assert!(tcp.iter().all(|c| c.paths().contains(&Path::Tcp) && c.paths().contains(&Path::Engine)));
+        assert!(tcp.iter().all(|c| !names.contains(&c.name)));
     }
 }

@@ -7,6 +7,7 @@
 //! | `worker` | the programs that are measured: ordinary users of sockets |
 //! | `bed`, `process` | private monitor, starting and ending programs, proof of what was upgraded |
 //! | `pairs`, `programs`, `outputs` | one measurement with our workers, or with Redis and the like |
+//! | `tcp` | `ringway bench tcp`: TCPs side by side |
 //! | `memory`, `machine` | what connections weigh; the machine and its load |
 //! | `report`, `targets` | medians, ratios by round, promises kept |
 //! | `table`, `page`, `plot` | for the terminal, for the browser |
@@ -27,6 +28,7 @@ mod programs;
 mod report;
 mod table;
 mod targets;
+pub(crate) mod tcp;
 pub(crate) mod worker;
 
 use std::time::Duration;
@@ -55,9 +57,8 @@ pub(crate) struct Plan {
     pub(crate) pinned: bool,
 }
 
-/// The cases with these names, or whose names begin like these; all for none.
-pub(crate) fn select(names: &[String]) -> Result<Vec<Case>> {
-    let all = Case::all();
+/// Of `all`, the cases with these names, or whose names begin like these; all for none.
+pub(crate) fn select(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>> {
     let means = |name: &String, case: &Case| {
         let is_exact = all.iter().any(|case| case.name == *name);
         if is_exact { case.name == *name } else { case.name.starts_with(name.as_str()) }
@@ -70,9 +71,9 @@ pub(crate) fn select(names: &[String]) -> Result<Vec<Case>> {
     Ok(all.iter().filter(wanted).cloned().collect())
 }
 
-/// The cases that promises are made about.
-pub(crate) fn promised() -> Vec<String> {
-    targets::cases().map(str::to_owned).collect()
+/// Those of `all` that promises are made about.
+pub(crate) fn promised(all: &[Case]) -> Vec<String> {
+    targets::cases().filter(|name| all.iter().any(|case| case.name == *name)).map(str::to_owned).collect()
 }
 
 /// Runs `cases`; `progress` hears what is going on.
@@ -85,11 +86,12 @@ pub(crate) fn run(cases: &[Case], plan: Plan, mut progress: impl FnMut(&str)) ->
     for case in cases {
         results.push(match obstacle(case, descriptors) {
             Some(why) => CaseResult::skipped(case, why),
-            None => measure(&bed, case, plan, &mut progress),
+            None => turns(case, plan, &mut progress, |kind, path| measure(&bed, kind, path, plan)),
         });
     }
     Ok(Report {
         schema: report::SCHEMA,
+        bench: "sockets".into(),
         machine: Machine::this(),
         rounds: plan.rounds,
         duration_s: plan.duration.as_secs_f64(),
@@ -101,21 +103,29 @@ pub(crate) fn run(cases: &[Case], plan: Plan, mut progress: impl FnMut(&str)) ->
     })
 }
 
-/// All rounds of a case. The paths take turns, each round begins with another one.
-fn measure(bed: &Bed, case: &Case, plan: Plan, progress: &mut impl FnMut(&str)) -> CaseResult {
+fn measure(bed: &Bed, kind: Kind, path: Path, plan: Plan) -> Result<worker::Sample> {
+    match kind {
+        Kind::Redis { .. } | Kind::Memcached { .. } | Kind::Nginx { .. } | Kind::Haproxy { .. } => {
+            programs::measure(bed, kind, path, plan.duration)
+        }
+        _ => pairs::measure(bed, kind, path, plan.duration),
+    }
+}
+
+/// All rounds of a case, each measurement taken by `sample`. The paths take turns, each round begins with another one.
+fn turns(
+    case: &Case,
+    plan: Plan,
+    progress: &mut impl FnMut(&str),
+    mut sample: impl FnMut(Kind, Path) -> Result<worker::Sample>,
+) -> CaseResult {
     let mut all: Vec<(Path, Rounds)> = case.paths().into_iter().map(|path| (path, Vec::new())).collect();
     for round in 0..plan.rounds as usize {
         for turn in 0..all.len() {
             let at = (round + turn) % all.len();
             let (path, rounds) = &mut all[at];
             progress(&format!("{}: round {} of {}, {}", case.name, round + 1, plan.rounds, path.name()));
-            let sample = match case.kind {
-                Kind::Redis { .. } | Kind::Memcached { .. } | Kind::Nginx { .. } | Kind::Haproxy { .. } => {
-                    programs::measure(bed, case.kind, *path, plan.duration)
-                }
-                _ => pairs::measure(bed, case.kind, *path, plan.duration),
-            };
-            rounds.push(sample.map_err(|e| format!("{e:#}")));
+            rounds.push(sample(case.kind, *path).map_err(|e| format!("{e:#}")));
         }
     }
     CaseResult::new(case, &all)
@@ -151,7 +161,7 @@ mod tests {
     fn cases_are_selected_by_the_beginning_of_their_names() {
         let names = |wanted: &[&str]| {
             let wanted: Vec<_> = wanted.iter().map(|w| w.to_string()).collect();
-            select(&wanted).map(|cases| cases.into_iter().map(|c| c.name).collect::<Vec<_>>())
+            select(Case::all(), &wanted).map(|cases| cases.into_iter().map(|c| c.name).collect::<Vec<_>>())
         };
         assert_eq!(names(&["stream", "short"]).unwrap(), ["stream-64k", "short"]);
         assert_eq!(names(&["connections-10", "nginx"]).unwrap(), ["connections-10", "nginx-small", "nginx-large"]);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::path::Path;
 use super::plot::{Bar, bars, document, escaped};
 use super::report::{CaseResult, PathResult, Report};
 use super::table::{circumstances, quantity};
@@ -10,7 +11,8 @@ use super::worker::Sample;
 /// The whole page.
 pub(crate) fn page(report: &Report) -> String {
     let cases: String = report.cases.iter().map(section).collect();
-    document("ringway bench sockets", &circumstances(report), &(targets(report) + &cases))
+    let title = format!("ringway bench {}", report.bench);
+    document(&title, &circumstances(report), &(targets(report) + &cases))
 }
 
 fn targets(report: &Report) -> String {
@@ -49,6 +51,7 @@ fn bar<'a>(case: &CaseResult, path: &'a PathResult) -> Option<Bar<'a>> {
 
 fn colour(path: &PathResult) -> &'static str {
     match path.path.profile() {
+        _ if path.path == Path::Engine => "#1f6feb",
         Some("latency") => "#1f6feb",
         Some("balanced") => "#4c8ef7",
         Some(_) => "#8fb8fb",

@@ -15,12 +15,29 @@ pub(crate) enum Path {
     RingwayEfficient,
     /// The shared memory itself, without sockets.
     Limit,
+    /// Of `bench tcp`: the kernel's TCP over a veth pair.
+    Veth,
+    /// smoltcp as the server, our TCP as the client, over a shared-memory pipe.
+    Smoltcp,
+    /// Our TCP at both ends of that pipe.
+    Engine,
 }
 
 impl Path {
     /// All, in the order of columns.
-    pub(crate) const ALL: [Path; 6] =
-        [Path::Tcp, Path::Unix, Path::RingwayLatency, Path::RingwayBalanced, Path::RingwayEfficient, Path::Limit];
+    pub(crate) const ALL: [Path; 9] = [
+        Path::Tcp,
+        Path::Unix,
+        Path::RingwayLatency,
+        Path::RingwayBalanced,
+        Path::RingwayEfficient,
+        Path::Limit,
+        Path::Veth,
+        Path::Smoltcp,
+        Path::Engine,
+    ];
+    /// Those of `bench tcp` alone.
+    pub(crate) const TCP: [Path; 3] = [Path::Veth, Path::Smoltcp, Path::Engine];
 
     /// As in JSON and in tables.
     pub(crate) fn name(self) -> &'static str {
@@ -31,6 +48,9 @@ impl Path {
             Path::RingwayBalanced => "ringway-balanced",
             Path::RingwayEfficient => "ringway-efficient",
             Path::Limit => "limit",
+            Path::Veth => "veth",
+            Path::Smoltcp => "smoltcp",
+            Path::Engine => "engine",
         }
     }
 

@@ -12,9 +12,17 @@ use super::worker::Sample;
 
 pub(crate) const SCHEMA: u32 = 1;
 
+/// Reports from before there was another bench.
+fn sockets() -> String {
+    "sockets".into()
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) schema: u32,
+    /// `sockets` or `tcp`.
+    #[serde(default = "sockets")]
+    pub(crate) bench: String,
     pub(crate) machine: Machine,
     pub(crate) rounds: u32,
     /// How long each measurement took.

@@ -31,6 +31,10 @@ const TARGETS: &[Target] = &[
     target("redis-get-1", Path::RingwayBalanced, Path::Tcp, AtLeast(4.0)),
     target("redis-get-50", Path::RingwayBalanced, Path::Tcp, AtLeast(3.0)),
     target("short", Path::RingwayBalanced, Path::Tcp, AtLeast(0.95)),
+    target("requests-16", Path::Engine, Path::Smoltcp, AtLeast(1.5)),
+    target("requests-1000", Path::Engine, Path::Smoltcp, AtLeast(8.0)),
+    target("requests-16", Path::Engine, Path::Tcp, AtLeast(25.0)),
+    target("requests-1000", Path::Engine, Path::Tcp, AtLeast(25.0)),
 ];
 
 const fn target(case: &'static str, path: Path, against: Path, bound: Bound) -> Target {
@@ -121,7 +125,7 @@ mod tests {
     #[test]
     fn promises_are_about_cases_and_paths_that_exist() {
         for target in TARGETS {
-            let case = Case::all().into_iter().find(|c| c.name == target.case).expect(target.case);
+            let case = Case::all().into_iter().chain(Case::tcp()).find(|c| c.name == target.case).expect(target.case);
             assert!(case.paths().contains(&target.path) && case.paths().contains(&target.against));
         }
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use super::EXIT_NEGATIVE;
-use crate::bench::{self, Plan, Report};
+use crate::bench::{self, Case, Plan, Report};
 use crate::output::{print_text, talk};
 
 /// Rounds and seconds of a quick look.
@@ -28,6 +28,7 @@ pub(super) struct Arguments {
 enum What {
     Sockets(Sockets),
     Packets(Packets),
+    Tcp(Tcp),
     /// List the cases of `bench sockets`
     List,
     /// Compare two JSON reports
@@ -69,7 +70,24 @@ struct Packets {
     common: Common,
 }
 
-/// What both benches are told.
+/// TCPs side by side: ours and smoltcp over a shared-memory pipe, the kernel's over loopback and veth, interleaved
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  ringway bench tcp --quick                     a first look
+  ringway bench tcp --case requests-1000 bulk
+  ringway bench tcp --check                     compare with what the project promises
+  ringway bench tcp --json b.json --html b.html
+
+The client is the load generator of `ringway load`, on the same TCP as its server (on ours against smoltcp's). Client and server \
+have a CPU each. smoltcp is there if built with `--features comparators`, veth for root.
+Exit codes: 0 fine, 1 something failed or a promise was missed, 2 usage or failure.")]
+struct Tcp {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What all benches are told.
 #[derive(Args)]
 struct Common {
     /// Only cases whose names begin like this
@@ -156,10 +174,11 @@ pub(super) fn worker(arguments: WorkerArguments) -> Result<ExitCode> {
 
 pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     match arguments.what {
-        What::Sockets(Sockets { common }) if !common.list => sockets(&common),
+        What::Sockets(Sockets { common }) => connections(&common, Case::all(), bench::run),
+        What::Tcp(Tcp { common }) => connections(&common, Case::tcp(), bench::tcp::run),
         What::Packets(Packets { common }) if !common.list => packets(&common),
         What::Packets(_) => list(bench::packets::list().into_iter().map(|(name, title)| (name.to_owned(), title))),
-        What::Sockets(_) | What::List => list(bench::select(&[])?.into_iter().map(|case| (case.name, case.title))),
+        What::List => list(titles(Case::all())),
         What::Compare { old, new } => {
             print_text(&bench::comparison(&read(&old)?, &read(&new)?))?;
             Ok(ExitCode::SUCCESS)
@@ -172,9 +191,21 @@ fn list(cases: impl Iterator<Item = (String, String)>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn sockets(options: &Common) -> Result<ExitCode> {
-    let cases = bench::select(&options.names(bench::promised))?;
-    let mut report = bench::run(&cases, options.plan(), show_progress)?;
+fn titles(cases: Vec<Case>) -> impl Iterator<Item = (String, String)> {
+    cases.into_iter().map(|case| (case.name, case.title))
+}
+
+/// `bench sockets` and `bench tcp`, which differ in their cases.
+fn connections(
+    options: &Common,
+    all: Vec<Case>,
+    run: impl FnOnce(&[Case], Plan, fn(&str)) -> Result<Report>,
+) -> Result<ExitCode> {
+    if options.list {
+        return list(titles(all));
+    }
+    let names = options.names(|| bench::promised(&all));
+    let mut report = run(&bench::select(all, &names)?, options.plan(), show_progress)?;
     show_progress("");
     if !options.check {
         report.targets.clear();
@@ -202,7 +233,7 @@ fn packets(options: &Common) -> Result<ExitCode> {
 }
 
 fn read(file: &PathBuf) -> Result<Report> {
-    let context = || format!("{} is no report of `ringway bench sockets --json`", file.display());
+    let context = || format!("{} is no report of `ringway bench ... --json`", file.display());
     let text = std::fs::read_to_string(file).with_context(context)?;
     serde_json::from_str(&text).with_context(context)
 }

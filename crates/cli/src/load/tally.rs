@@ -61,6 +61,11 @@ impl Tally {
         self.failures.values().sum()
     }
 
+    /// The reason of one failure, if there was one.
+    pub(crate) fn first_failure(&self) -> &str {
+        self.failures.keys().next().map_or("", String::as_str)
+    }
+
     /// Percentiles in microseconds, by name.
     pub(crate) fn latencies_us(&self) -> BTreeMap<String, f64> {
         let value = |quantile| self.latencies.value_at_quantile(quantile) as f64 / 1e3;

@@ -38,8 +38,7 @@ impl Target {
     pub(crate) fn parse(text: &str, sizes: Sizes, last: bool) -> Result<Target> {
         let Some((scheme, rest)) = text.split_once("://") else {
             let at = resolve(text, None).with_context(|| expected(text))?;
-            let request = Request::Raw(vec![FILLING; sizes.request_bytes as usize], sizes.response_bytes);
-            return Ok(Target { at, request });
+            return Ok(Target::raw(at, sizes.request_bytes as usize, sizes.response_bytes));
         };
         ensure!(scheme == "http", "{text}: {scheme} is not spoken here; give http://ADDRESS[:PORT]/PATH");
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -50,6 +49,13 @@ impl Target {
         let end = if last { "Connection: close\r\n" } else { "" };
         let request = format!("GET {path} HTTP/1.1\r\nHost: {authority}\r\n{end}\r\n");
         Ok(Target { at, request: Request::Http(request.into_bytes()) })
+    }
+}
+
+impl Target {
+    /// Requests and answers that mean nothing.
+    pub(crate) fn raw(at: Endpoint, request_bytes: usize, response_bytes: u64) -> Target {
+        Target { at, request: Request::Raw(vec![FILLING; request_bytes], response_bytes) }
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod expression;
 pub(crate) mod flow;
 pub(crate) mod frame;
 pub(crate) mod inventory;
+pub(crate) mod line;
 pub(crate) mod meeting;
 pub(crate) mod meter;
 pub(crate) mod order;

@@ -130,7 +130,7 @@ impl Scoreboard {
 
     /// Octets of memory held for records.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.ring) + 2 * self.ring.len().div_ceil(64) * 8
+        size_of_val(&*self.ring) + self.waiting.memory_bytes() + self.missing.memory_bytes()
     }
 
     /// Returns the memory of an idle connection; the next segment allocates anew.

@@ -94,7 +94,8 @@ pub(crate) fn main(job: &str) -> Result<()> {
     }
 }
 
-fn pin(cpu: usize) -> Result<()> {
+/// Keeps this thread on a CPU.
+pub(crate) fn pin(cpu: usize) -> Result<()> {
     let mut cpus = rustix::thread::CpuSet::new();
     cpus.set(cpu);
     rustix::thread::sched_setaffinity(None, &cpus).with_context(|| format!("cannot stay on CPU {cpu}"))

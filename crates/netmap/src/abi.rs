@@ -202,6 +202,41 @@ record! {
 }
 
 record! {
+    /// `struct nmreq_vale_list`
+    ValeList [8] {
+        nr_bridge_idx: u16 = 0,
+        nr_port_idx: u32 = 4,
+    }
+}
+
+record! {
+    /// `struct nmreq_port_hdr`
+    PortHeader [8] {
+        nr_hdr_len: u32 = 0,
+    }
+}
+
+record! {
+    /// `struct nmreq_vale_newif`
+    NewInterface [16] {
+        nr_tx_slots: u32 = 0,
+        nr_rx_slots: u32 = 4,
+        nr_tx_rings: u16 = 8,
+        nr_rx_rings: u16 = 10,
+        nr_mem_id: u16 = 12,
+    }
+}
+
+record! {
+    /// `struct nmreq_vale_polling`
+    Polling [16] {
+        nr_mode: u32 = 0,
+        nr_first_cpu_id: u32 = 4,
+        nr_num_polling_cpus: u32 = 8,
+    }
+}
+
+record! {
     /// `struct nmreq_opt_csb`
     CsbOption [40] {
         csb_atok: u64 = 24,
@@ -252,6 +287,23 @@ record! {
     }
 }
 
+record! {
+    /// `struct netmap_pools_info`, the answer to CMD_POOLS_INFO.
+    LegacyPools [48] {
+        memsize: u64 = 0,
+        memid: u32 = 8,
+        if_pool_offset: u32 = 12,
+        if_pool_objtotal: u32 = 16,
+        if_pool_objsize: u32 = 20,
+        ring_pool_offset: u32 = 24,
+        ring_pool_objtotal: u32 = 28,
+        ring_pool_objsize: u32 = 32,
+        buf_pool_offset: u32 = 36,
+        buf_pool_objtotal: u32 = 40,
+        buf_pool_objsize: u32 = 44,
+    }
+}
+
 /// Bits of a `struct nmreq`'s `nr_ringid`, and its `nr_cmd`.
 pub mod legacy {
     pub const HW_RING: u16 = 0x4000;
@@ -263,6 +315,18 @@ pub mod legacy {
     pub const MODE_MASK: u32 = 0xf;
 
     pub const CMD_NONE: u16 = 0;
+    pub const CMD_ATTACH: u16 = 1;
+    pub const CMD_DETACH: u16 = 2;
+    pub const CMD_LIST: u16 = 4;
+    pub const CMD_VNET_HDR: u16 = 5;
+    pub const CMD_NEWIF: u16 = 6;
+    pub const CMD_DELIF: u16 = 7;
+    pub const CMD_POLLING_ON: u16 = 10;
+    pub const CMD_POLLING_OFF: u16 = 11;
+    pub const CMD_VNET_HDR_GET: u16 = 12;
+    pub const CMD_POOLS_INFO: u16 = 13;
+    /// `nr_arg1` of CMD_ATTACH: the host rings, too.
+    pub const ATTACH_HOST: u16 = 1;
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@ use ringway_port::Wakers;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
-use crate::abi::{self, KloopStart, PoolsInfo, PortInfo, Register, option, reqtype};
+use crate::abi::{
+    self, KloopStart, NewInterface, Polling, PoolsInfo, PortHeader, PortInfo, Register, ValeList, option, reqtype,
+};
 use crate::bound::Binding;
 use crate::kloop::{Kloop, Orders};
-use crate::legacy::LegacyRequest;
-use crate::request::{Options, Request};
-use crate::{info, register};
+use crate::request::{self, Options, Request};
+use crate::{info, legacy, register, vale};
 
 /// What the caller of an ioctl has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +59,8 @@ impl Device {
             abi::NIOCCTRL => self.control(arg),
             abi::NIOCTXSYNC => self.bound(Binding::sync_tx),
             abi::NIOCRXSYNC => self.bound(Binding::sync_rx),
-            abi::NIOCREGIF => self.legacy_register(arg),
-            abi::NIOCGINFO => self.legacy_info(arg),
+            abi::NIOCREGIF => legacy::regif(self, arg),
+            abi::NIOCGINFO => legacy::ginfo(arg),
             _ => Err(Errno::OPNOTSUPP),
         }
     }
@@ -105,12 +106,13 @@ impl Device {
                 info::pools(name, &mut fields)?;
                 fields.write(body)?;
             }
-            _ => return Err(Errno::OPNOTSUPP),
+            _ => vale_request(request)?,
         }
         Ok(Answer::Done)
     }
 
-    fn register(&self, name: &str, fields: &mut Register, options: &mut Options) -> Result<(), Errno> {
+    /// REGISTER, in either form.
+    pub(crate) fn register(&self, name: &str, fields: &mut Register, options: &mut Options) -> Result<(), Errno> {
         let mut binding = self.lock();
         if binding.is_some() {
             return Err(Errno::BUSY);
@@ -143,23 +145,6 @@ impl Device {
         self.kloop.run(csb, &orders, |call| call(self.lock().as_mut().ok_or(Errno::NXIO)?)).map(|()| Answer::Done)
     }
 
-    fn legacy_register(&self, address: u64) -> Result<Answer, Errno> {
-        let mut request = LegacyRequest::read(address)?;
-        if request.fields.nr_cmd != abi::legacy::CMD_NONE {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let mut fields = request.register();
-        self.register(&request.name, &mut fields, &mut Options::none())?;
-        request.answer_register(&fields).map(|()| Answer::Bound)
-    }
-
-    fn legacy_info(&self, address: u64) -> Result<Answer, Errno> {
-        let mut request = LegacyRequest::read(address)?;
-        let mut fields = PortInfo::default();
-        info::port(&request.name, &mut fields)?;
-        request.answer_info(&fields).map(|()| Answer::Done)
-    }
-
     /// Does the I/O that a poll for `events` does; returns what came. POLLERR if the device is not bound.
     pub fn poll(&self, events: PollFlags) -> PollFlags {
         self.lock().as_mut().map_or(PollFlags::ERR, |binding| binding.poll(events))
@@ -180,6 +165,28 @@ impl Device {
     /// What else ends a wait.
     pub fn wakers(&self) -> Wakers {
         self.lock().as_ref().map_or_else(Wakers::default, |binding| binding.port.wakers())
+    }
+}
+
+/// A request about switches and their ports.
+fn vale_request(request: &Request) -> Result<(), Errno> {
+    let (name, body) = (&request.name, request.header.nr_body);
+    match request.header.nr_reqtype {
+        reqtype::VALE_LIST => {
+            let mut place = ValeList::read(body)?;
+            let found = vale::list(name, &mut place)?;
+            request::write_name(request.address, abi::HEADER_NAME, &found)?;
+            place.write(body)
+        }
+        reqtype::PORT_HDR_SET => vale::set_header(name, PortHeader::read(body)?.nr_hdr_len),
+        reqtype::PORT_HDR_GET => PortHeader { nr_hdr_len: vale::header(name)? }.write(body),
+        reqtype::VALE_NEWIF => vale::new_interface(name, &NewInterface::read(body)?),
+        reqtype::VALE_DELIF => vale::delete_interface(name),
+        // The port's number follows the registration.
+        reqtype::VALE_ATTACH => vale::attach(name, &Register::read(body)?),
+        reqtype::VALE_DETACH => vale::detach(name),
+        reqtype::VALE_POLLING_ENABLE | reqtype::VALE_POLLING_DISABLE => vale::polling(name, &Polling::read(body)?),
+        _ => Err(Errno::OPNOTSUPP),
     }
 }
 

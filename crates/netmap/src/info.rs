@@ -45,6 +45,18 @@ pub(crate) fn pools(port: &str, request: &mut PoolsInfo) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether the system has a network interface of this name.
+pub(crate) fn is_interface(name: &str) -> bool {
+    std::path::Path::new("/sys/class/net").join(name).exists()
+}
+
+/// # Errors
+/// `ENXIO` if nobody has such a port open, and there is no such interface.
+pub(crate) fn exists(name: &PortName) -> Result<(), Errno> {
+    let is_known = registry::known(&name.pool_name()).is_some_and(|pool| pool.find(&name_in_pool(name)).is_some());
+    if is_known || is_interface(&name.port) { Ok(()) } else { Err(Errno::NXIO) }
+}
+
 /// The port as it is, or as it would be if it were opened now.
 fn look(port: &str) -> Result<(Arc<Pool>, RingCounts), Errno> {
     let name = name::parse(port)?;

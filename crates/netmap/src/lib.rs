@@ -35,6 +35,7 @@ mod register;
 mod request;
 #[cfg(test)]
 mod tests;
+mod vale;
 
 pub use device::{Answer, Device};
 /// From then on programs meet others at switches and pipes, through the monitor whose sockets are in a folder.

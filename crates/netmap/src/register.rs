@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ringway_mem::pool::{Pool, RingCounts};
 use ringway_port::Port;
-use ringway_switch::open_any;
+use ringway_switch::{directory, open_any};
 use rustix::io::Errno;
 
-use crate::abi::{CsbOption, Offsets, Register, option};
+use crate::abi::{CsbOption, Offsets, Register, flag, option};
 use crate::bound::Binding;
 use crate::csb::Csb;
 use crate::error::{errno, pool_errno};
@@ -26,6 +26,10 @@ pub(crate) fn register(name: &str, request: &mut Register, options: &mut Options
     options.check(&OPTIONS)?;
     let wanted = name::wanted(name, request)?;
     let port = open_any(&wanted).map_err(|e| errno(&e))?;
+    let has_headers = directory::header_bytes(&wanted).is_some_and(|bytes| bytes > 0);
+    if has_headers && request.nr_flags & flag::ACCEPT_VNET_HDR == 0 {
+        return Err(Errno::IO);
+    }
     let mut binding = bind(port, request)?;
     if let Some(found) = options.find(option::OFFSETS) {
         let result = found.array().and_then(|bytes| offsets::set(&binding, &Offsets::from_bytes(bytes)));

@@ -1,6 +1,8 @@
 //! Copying an NIOCCTRL request: header, body and the chain of options, bounded to 4096 bytes together; and writing the
 //! answers back.
 
+use std::ops::Range;
+
 use ringway_mem::user;
 use rustix::io::Errno;
 
@@ -23,6 +25,8 @@ pub(crate) struct Options(Vec<RequestOption>);
 
 /// A header, copied.
 pub(crate) struct Request {
+    /// Where the program has it.
+    pub(crate) address: u64,
     pub(crate) header: Header,
     pub(crate) name: String,
 }
@@ -39,7 +43,7 @@ impl Request {
             user::write(address, &header.nr_version.to_ne_bytes())?;
             return Err(Errno::INVAL);
         }
-        Ok(Request { header, name: name(&bytes[abi::HEADER_NAME]) })
+        Ok(Request { address, header, name: name(&bytes[abi::HEADER_NAME]) })
     }
 
     /// Checks that there is a body exactly if the request has one, of `bytes` bytes.
@@ -53,6 +57,14 @@ pub(crate) fn name(field: &[u8]) -> String {
     let field = &field[..field.len() - 1];
     let end = field.iter().position(|b| *b == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()
+}
+
+/// Writes a name into a fixed field of a program's structure, cut before its last byte.
+pub(crate) fn write_name(address: u64, field: Range<usize>, name: &str) -> Result<(), Errno> {
+    let mut bytes = vec![0; field.len()];
+    let len = name.len().min(field.len() - 1);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+    user::write(address.wrapping_add(field.start as u64), &bytes)
 }
 
 impl Options {

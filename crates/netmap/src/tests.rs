@@ -2,6 +2,7 @@
 
 mod csb;
 mod monitors;
+mod vale;
 
 use crate::abi::{self, Header, Legacy, PoolsInfo, PortInfo, Register, flag, mode, option, reqtype};
 use crate::{Answer, Device};

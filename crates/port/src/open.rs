@@ -15,7 +15,7 @@ use crate::null::Null;
 use crate::pcap::{Sink, Source};
 use crate::pipe::Pipe;
 use crate::port::{Port, Rings, all_rings};
-use crate::registry;
+use crate::registry::{self, Found};
 
 /// Slots of a ring if the name does not say.
 const SLOTS: u32 = 1024;
@@ -32,6 +32,7 @@ pub fn open(name: &str) -> Result<Port, PortError> {
 
 /// Like [`open`], for a name that is already taken apart.
 pub fn open_name(name: &PortName) -> Result<Port, PortError> {
+    refuse_options(name)?;
     if monitor::is_monitor(name.flags) {
         return open_monitor(name);
     }
@@ -53,6 +54,43 @@ pub fn open_name(name: &PortName) -> Result<Port, PortError> {
             open_private(name, ring_counts(name.options.conf), Transport::None, Box::new(source))
         }
         Scheme::Xdp { .. } | Scheme::Packet | Scheme::Tap => device::open(name, &DeviceOptions::default()),
+    }
+}
+
+/// Options that a port of this kind does not serve.
+fn refuse_options(name: &PortName) -> Result<(), PortError> {
+    let options = &name.options;
+    let is_pipe = matches!(name.rings, RingsName::Master(_) | RingsName::Slave(_)) || name.scheme == Scheme::Shm;
+    let is_device =
+        !is_pipe && matches!(name.scheme, Scheme::Netmap | Scheme::Tap | Scheme::Packet | Scheme::Xdp { .. });
+    let refused = |why: &str| Err(PortError::refused(name.to_string(), why));
+    if options.offset.is_some() {
+        return refused("batches begin at the first byte of a buffer; offsets are for netmap's programs (OFFSETS)");
+    }
+    if options.extmem.as_ref().is_some_and(|extmem| !extmem.file.is_empty()) {
+        return refused("memory of a file cannot be a port's, for it is not sealed; leave the file out");
+    }
+    if options.share.is_some() && options.region.is_some() {
+        return refused("@N and @share both say whose memory it is; leave one out");
+    }
+    if is_device && options.share.is_some() {
+        return refused("a device's memory is its own; leave @share out");
+    }
+    Ok(())
+}
+
+/// The memory of a pipe or of a port that nobody else finds: the one that the name asks for, or the one of its own name.
+fn memory_of(name: &PortName, config: PoolConfig) -> Result<Found, PortError> {
+    match (name.options.region, &name.options.share) {
+        (Some(region), _) => registry::region(region, config),
+        (None, Some(port)) => {
+            let full = if port.contains(':') { port.clone() } else { format!("netmap:{port}") };
+            let shared: PortName = full.parse()?;
+            let of_switch = matches!(shared.scheme, Scheme::Vale { .. });
+            let find = if of_switch { registry::switch } else { registry::pool };
+            find(&shared.pool_name(), config)
+        }
+        (None, None) => registry::pool(&name.pool_name(), config),
     }
 }
 
@@ -128,9 +166,9 @@ pub(crate) fn open_private(
     backend: Box<dyn Backend>,
 ) -> Result<Port, PortError> {
     let config = pool_config(name, counts.all_slots());
-    let registration = match name.options.region {
-        None => Pool::create(config)?.open(&name.port_name(), counts, Sharing::Exclusive)?,
-        Some(region) => open_nameless(&registry::region(region, config)?.pool, &name.port_name(), counts)?,
+    let registration = match (name.options.region, &name.options.share) {
+        (None, None) => Pool::create(config)?.open(&name.port_name(), counts, Sharing::Exclusive)?,
+        _ => open_nameless(&memory_of(name, config)?.pool, &name.port_name(), counts)?,
     };
     let info = info(name, &registration, transport)?;
     Port::new(registration, &rings_of(counts, name.flags), backend, info)
@@ -187,7 +225,7 @@ fn open_null(name: &PortName, source_bytes: u16) -> Result<Port, PortError> {
 /// `shm:NAME`: the end that nobody has yet.
 fn open_shm(name: &PortName) -> Result<Port, PortError> {
     let counts = pipe_counts(name)?;
-    let found = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
+    let found = memory_of(name, pool_config(name, 2 * counts.all_slots()))?;
     let ends = [format!("{}{{0", name.port), format!("{}}}0", name.port)];
     for (ours, theirs) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
         match found.pool.open_pipe(ours, theirs, counts, Sharing::Exclusive) {
@@ -201,7 +239,7 @@ fn open_shm(name: &PortName) -> Result<Port, PortError> {
 
 fn open_pipe_by_name(name: &PortName, id: &str, master: bool) -> Result<Port, PortError> {
     let counts = pipe_counts(name)?;
-    let found = registry::pool(&name.pool_name(), pool_config(name, 2 * counts.all_slots()))?;
+    let found = memory_of(name, pool_config(name, 2 * counts.all_slots()))?;
     open_pipe((&found.pool, found.limit.clone()), name, id, master, counts)
 }
 

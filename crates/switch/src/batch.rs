@@ -210,6 +210,20 @@ impl Batch {
         }
     }
 
+    /// Has the modules see what follows a header of so many bytes in each frame. Returns the frames' bytes, headers and all.
+    #[cold]
+    pub(crate) fn uncover(&mut self, from: &Pool, header_bytes: u32) -> Vec<Vec<u8>> {
+        let whole: Vec<Vec<u8>> = self.frames().iter().map(|frame| self.bytes_of(from, frame)).collect();
+        for (frame, bytes) in self.frames_mut().iter_mut().zip(&whole) {
+            let packet = bytes.get(header_bytes as usize..).unwrap_or_default();
+            let shown = Frame::of(packet);
+            // Modules may read an Ethernet header in any frame: zeros, where none came.
+            let head_bytes = shown.head_bytes.max(FRAME_BYTES_MIN as u8);
+            (frame.bytes, frame.head_bytes, frame.len) = (shown.bytes, head_bytes, shown.len);
+        }
+        whole
+    }
+
     /// All bytes of a frame: the head as the module left it, the rest as it lies in the sender's memory.
     pub fn bytes_of(&self, from: &Pool, frame: &Frame) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(frame.len());

@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+pub mod directory;
 pub mod dxr;
 pub mod fanout;
 mod forward;
@@ -46,6 +47,7 @@ mod headers;
 pub mod isolated;
 pub mod modules;
 mod names;
+pub mod persistent;
 mod receiver;
 mod sender;
 pub mod served;
@@ -53,6 +55,7 @@ mod switch;
 #[cfg(test)]
 mod tests;
 pub mod vale;
+mod vnet;
 
 pub use batch::{BATCH_SLOTS, Batch, Collected, Fragment};
 pub use forward::{Forward, Source};

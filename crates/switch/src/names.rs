@@ -49,6 +49,10 @@ pub fn open_any(name: &PortName) -> Result<Port, PortError> {
     }
     // Kept until the port is open: so long the switch stays.
     let found = registry::switch(&name.pool_name(), MEMORY)?;
+    if let Some(region) = name.options.region.filter(|region| *region != registry::region_of(&found.pool)) {
+        let why = format!("the switch's memory is region {}, not {region}", registry::region_of(&found.pool));
+        return Err(PortError::refused(name.to_string(), why));
+    }
     let mut port = match name.rings {
         _ if monitor::is_monitor(name.flags) => monitor::open(&found.pool, name)?,
         RingsName::Master(_) | RingsName::Slave(_) => open_in(&found.pool, &name.to_string())?,
@@ -75,7 +79,7 @@ fn isolated(switch: &str, name: &PortName) -> Result<Option<Port>, PortError> {
 fn refuse_options(name: &PortName) -> Result<(), PortError> {
     let options = &name.options;
     let what = match () {
-        () if options.region.is_some() => "@N",
+        () if options.offset.is_some() => "@offset",
         () if options.share.is_some() => "@share",
         () if options.extmem.is_some() => "@extmem",
         () => return Ok(()),
@@ -116,6 +120,13 @@ pub(crate) fn counts(name: &PortName) -> RingCounts {
         rx_slots: or(conf.rx_slots, SLOTS),
         ..RingCounts::default()
     }
+}
+
+/// The switches that this process is at, by name.
+pub(crate) fn switches() -> Vec<(String, Arc<Switch>)> {
+    let switches = SWITCHES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = switches.iter().flatten();
+    known.filter_map(|(name, (_, switch))| Some((name.clone(), switch.upgrade()?))).collect()
 }
 
 /// The switch of this name as this process sees it.

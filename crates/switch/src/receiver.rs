@@ -11,6 +11,7 @@ use ringway_mem::slot::{NETMAP_MAX_FRAGS, NS_MOREFRAG, Slot};
 use crate::batch::Batch;
 use crate::fanout::Delivered;
 use crate::frame::Frame;
+use crate::vnet;
 
 /// How many slots ahead of the one that is written its buffer's memory is asked for.
 const AHEAD: u32 = 4;
@@ -23,6 +24,8 @@ pub(crate) struct Receiver {
     port: u32,
     index: u32,
     epoch: u32,
+    /// Bytes of the virtio-net header with which its frames begin.
+    header_bytes: u32,
 }
 
 /// What to copy, and who does it.
@@ -32,12 +35,23 @@ pub(crate) struct Sending<'a> {
     pub(crate) pool: &'a Pool,
     /// The sender's number in the books.
     pub(crate) owner: u32,
+    /// Bytes of the virtio-net header with which its frames begin. Then the batch's frames are what follows, and `whole`
+    /// has the bytes of each.
+    pub(crate) header_bytes: u32,
+    pub(crate) whole: &'a [Vec<u8>],
+}
+
+/// Bytes of the header with which frames of a port begin; what is no such length counts as none.
+pub(crate) fn header_bytes(fabric: &Fabric, port: u32) -> u32 {
+    let seat = fabric.seats().get(port as usize);
+    seat.map_or(0, |seat| seat.vnet_header_bytes.load(Relaxed)).min(vnet::HEADER_BYTES_MAX)
 }
 
 impl Receiver {
     pub(crate) fn new(fabric: &Arc<Fabric>, port: u32, index: u32, ring: Ring) -> Receiver {
         let epoch = fabric.leases(port, index).epoch();
-        Receiver { ring, fabric: fabric.clone(), port, index, epoch }
+        let header_bytes = header_bytes(fabric, port);
+        Receiver { ring, fabric: fabric.clone(), port, index, epoch, header_bytes }
     }
 
     pub(crate) fn leases(&self) -> &Leases {
@@ -69,6 +83,9 @@ impl Receiver {
         sending: &Sending<'_>,
         frames: impl ExactSizeIterator<Item = usize> + Clone,
     ) -> Delivered {
+        if (self.header_bytes | sending.header_bytes) != 0 {
+            return self.deliver_converted(sending, frames);
+        }
         let sum = sending.batch.sum();
         let is_simple = !sum.has_fragments && sum.longest as usize <= self.buffer_bytes();
         let wanted = if is_simple { frames.len() as u32 } else { self.slots_wanted(sending, frames.clone()) };
@@ -147,6 +164,60 @@ impl Receiver {
             done.bytes += u64::from(frame.len);
         }
         at
+    }
+
+    /// Like [`Receiver::deliver`], for frames that begin with a header here, or do at the sender's.
+    #[cold]
+    fn deliver_converted(&self, sending: &Sending<'_>, frames: impl Iterator<Item = usize>) -> Delivered {
+        let mut done = Delivered::default();
+        for n in frames {
+            let packets = match sending.whole.get(n) {
+                Some(whole) => vnet::converted(whole, sending.header_bytes, self.header_bytes),
+                None => {
+                    let plain = sending.batch.bytes_of(sending.pool, &sending.batch.frames()[n]);
+                    vnet::converted(&plain, 0, self.header_bytes)
+                }
+            };
+            if self.put_all(sending.owner, &packets) {
+                done.frames += packets.len() as u32;
+                done.bytes += packets.iter().map(|packet| packet.len() as u64).sum::<u64>();
+            } else {
+                done.dropped += 1;
+            }
+        }
+        self.count(done);
+        done
+    }
+
+    /// Copies packets into free slots and shows them: all of them or none.
+    fn put_all(&self, owner: u32, packets: &[Vec<u8>]) -> bool {
+        let buffer_bytes = self.buffer_bytes();
+        let slots_of = |packet: &Vec<u8>| packet.len().div_ceil(buffer_bytes);
+        let wanted: usize = packets.iter().map(slots_of).sum();
+        let longest = packets.iter().map(slots_of).max().unwrap_or_default();
+        let room = self.leases().room(self.ends()) as usize;
+        if wanted == 0 || wanted > room || longest > NETMAP_MAX_FRAGS {
+            return false;
+        }
+        let Ok(lease) = self.leases().lease(self.ends(), self.epoch, owner, wanted as u32) else { return false };
+        let fits = lease.slots as usize == wanted;
+        if !fits {
+            self.blank(lease.first, lease.slots);
+        }
+        let mut at = lease.first;
+        for packet in packets.iter().filter(|_| fits) {
+            let slots = slots_of(packet);
+            for (n, part) in packet.chunks(buffer_bytes).enumerate() {
+                let buf_idx = self.usable_buffer(at);
+                self.ring.pool().copy_in(buf_idx, 0, part);
+                let more = if n + 1 < slots { NS_MOREFRAG } else { 0 };
+                let flags = (slots as u16) << 8 | more;
+                self.ring.slots()[at as usize].store(Slot { buf_idx, len: part.len() as u16, flags, ptr: 0 });
+                at = self.ring.next(at);
+            }
+        }
+        self.finish(lease);
+        fits
     }
 
     /// Ends a lease whose slots are filled, and wakes the receiver if it can see more now.

@@ -80,12 +80,20 @@ impl Sender {
 
     fn forward_batch(&mut self, tx: &TxKring, now_ns: u64) -> Delivered {
         self.switch.refresh(&mut self.ports);
+        let header_bytes = self.ports.header_bytes(self.source.port);
+        let mut whole = if header_bytes == 0 { vec![] } else { self.batch.uncover(tx.ring().pool(), header_bytes) };
         self.switch.module().lookup(&mut self.source, now_ns, self.batch.frames_mut());
+        for (frame, bytes) in self.batch.frames().iter().zip(&mut whole) {
+            // What the module has made of it is what receivers get.
+            let packet = bytes.get_mut(header_bytes as usize..).unwrap_or_default();
+            let len = packet.len().min(frame.head().len());
+            packet[..len].copy_from_slice(&frame.head()[..len]);
+        }
         if self.batch.sum().flags >> 8 != 0 {
             self.obey_sender();
         }
-        let sending =
-            Sending { batch: &self.batch, pool: tx.ring().pool(), owner: owner_of(self.source.port, self.source.ring) };
+        let (pool, owner) = (tx.ring().pool(), owner_of(self.source.port, self.source.ring));
+        let sending = Sending { batch: &self.batch, pool, owner, header_bytes, whole: &whole };
         let mut receivers = Delivering { switch: &self.switch, ports: &self.ports, sending };
         self.fanout.run(self.source.port, self.source.ring, self.batch.frames(), &mut receivers)
     }

@@ -1,14 +1,15 @@
 //! A switch: the ports that sit at it, coming and going while traffic flows.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ringway_mem::fabric::{Fabric, FabricError, SWITCH_PORTS_MAX, SWITCH_RINGS_MAX};
+use ringway_mem::fabric::{Fabric, FabricError, SWITCH_PORTS_MAX, SWITCH_RINGS_MAX, Seat};
 use ringway_mem::pool::{Kind, Pool, PortId, Registration, Ring};
 
 use crate::forward::Forward;
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, header_bytes};
 
 /// How long a detaching port waits for senders that are copying to it, in milliseconds.
 const QUIET_MS: u64 = 1000;
@@ -68,6 +69,15 @@ pub(crate) struct Ports {
     pub(crate) numbers: Vec<u8>,
     /// The rx rings of each port, by its number.
     pub(crate) receivers: Vec<Vec<Receiver>>,
+    /// Bytes of the virtio-net header of each port's frames, by its number.
+    headers: Vec<u32>,
+}
+
+impl Ports {
+    #[inline]
+    pub(crate) fn header_bytes(&self, number: u8) -> u32 {
+        self.headers.get(usize::from(number)).copied().unwrap_or_default()
+    }
 }
 
 impl Switch {
@@ -136,6 +146,7 @@ impl Switch {
             let leases = self.fabric.leases(number as u32, index as u32);
             leases.open(Receiver::new(&self.fabric, number as u32, index as u32, ring).ends());
         }
+        seats[number].vnet_header_bytes.store(0, Relaxed);
         seats[number].take(pool.id(), port);
         self.fabric.changed();
         Ok(number as u8)
@@ -290,6 +301,16 @@ impl Switch {
         Ok(())
     }
 
+    /// Numbers and names of the ports whose pools are known here, ascending.
+    pub fn ports(&self) -> Vec<(u8, String)> {
+        let seats = self.fabric.seats().iter().enumerate();
+        let named = |(number, seat): (usize, &Seat)| {
+            let (pool, port) = seat.occupant()?;
+            Some((number as u8, self.pool(pool)?.name(port).ok()?))
+        };
+        seats.filter_map(named).collect()
+    }
+
     /// Brings `ports` up to date if a port has come or gone.
     #[inline]
     pub(crate) fn refresh(&self, ports: &mut Ports) {
@@ -312,7 +333,8 @@ impl Switch {
             }
             receivers.push(of_port);
         }
-        Ports { generation, numbers, receivers }
+        let headers = (0..receivers.len() as u32).map(|number| header_bytes(&self.fabric, number)).collect();
+        Ports { generation, numbers, receivers, headers }
     }
 }
 

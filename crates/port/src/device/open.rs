@@ -72,6 +72,10 @@ fn draft(name: &PortName, counts: RingCounts, sharing: Sharing) -> Result<Draft,
     };
     let found = registry::pool(&name.pool_name(), config)?;
     let pool = &found.pool;
+    if let Some(region) = name.options.region.filter(|region| *region != registry::region_of(pool)) {
+        let why = format!("a device's memory is its own, region {}, not {region}", registry::region_of(pool));
+        return Err(PortError::refused(name.to_string(), why));
+    }
     let registration = pool.open(&name.port_name(), counts, sharing)?;
     let counts = pool.counts(registration.port())?;
     Ok(Draft { rings: rings_of(name, counts)?, registration, counts })

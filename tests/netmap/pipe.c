@@ -37,6 +37,19 @@ static void wait_by_epoll(int fd, short events)
     CHECK(found.events == (uint32_t)events && found.data.u64 == wanted.data.u64);
 }
 
+/* Edge-triggered: everything was taken or filled before, so the next event is for something new. */
+static void wait_by_edge(int fd, short events)
+{
+    static int epfd = -1;
+    struct epoll_event wanted = {.events = events | EPOLLET}, found;
+    if (epfd < 0) {
+        CHECK((epfd = epoll_create1(0)) >= 0);
+        CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &wanted) == 0);
+    }
+    CHECK(epoll_wait(epfd, &found, 1, 10000) == 1);
+    CHECK(found.events == (uint32_t)events);
+}
+
 typedef void (*waiter)(int, short);
 
 static void send_all(struct port *p, waiter wait)
@@ -72,6 +85,7 @@ int main(int argc, char **argv)
     CHECK(argc == 2);
     waiter wait = strcmp(argv[1], "select") == 0 ? wait_by_select
             : strcmp(argv[1], "epoll") == 0  ? wait_by_epoll
+            : strcmp(argv[1], "edge") == 0   ? wait_by_edge
                              : wait_by_poll;
     struct port master = bind_port("x{1", ALL_NIC, 0);
     struct port slave = bind_port("x}1", ALL_NIC, 0);

@@ -12,6 +12,7 @@ use crate::abi::{
 };
 use crate::bound::Binding;
 use crate::kloop::{Kloop, Orders};
+use crate::poll::Progress;
 use crate::request::{self, Options, Request};
 use crate::{info, legacy, register, vale};
 
@@ -148,6 +149,17 @@ impl Device {
     /// Does the I/O that a poll for `events` does; returns what came. POLLERR if the device is not bound.
     pub fn poll(&self, events: PollFlags) -> PollFlags {
         self.lock().as_mut().map_or(PollFlags::ERR, |binding| binding.poll(events))
+    }
+
+    /// Like [`Device::poll`], for those who want to hear of each step ([`Device::progress`]): receives more though there are
+    /// packets that were not taken.
+    pub fn poll_for_edge(&self, events: PollFlags) -> PollFlags {
+        self.lock().as_mut().map_or(PollFlags::ERR, |binding| binding.poll_for(events, true))
+    }
+
+    /// How far the rings are.
+    pub fn progress(&self) -> Progress {
+        self.lock().as_ref().map_or_else(Progress::default, Binding::progress)
     }
 
     /// Before a sleep: asks for a ring of the bell with this number. False if the rings must be looked at from time to

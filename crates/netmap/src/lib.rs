@@ -38,5 +38,6 @@ mod tests;
 mod vale;
 
 pub use device::{Answer, Device};
+pub use poll::Progress;
 /// From then on programs meet others at switches and pipes, through the monitor whose sockets are in a folder.
 pub use ringway_port::meeting::meet_in;

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ringway_mem::slot::Slot;
+use ringway_port::Transport;
 use rustix::io::Errno;
 
 use crate::abi::Offsets;
@@ -11,8 +12,15 @@ use crate::bound::Binding;
 /// Prepares the bound rings.
 ///
 /// # Errors
-/// `EINVAL` for an offset that does not fit into its bits or into a buffer, or an alignment that is no power of two.
+/// `EOPNOTSUPP` for ports other than pipes and null ports; `EINVAL` for an offset that does not fit into its bits or into a buffer, or an alignment that is no power of two.
 pub(crate) fn set(binding: &Binding, wanted: &Offsets) -> Result<(), Errno> {
+    // Elsewhere data is copied or handed to a device, from and to the beginning of a buffer.
+    let pool = binding.port.pool();
+    let id = binding.port.registration().port();
+    let is_pipe = pool.peer(id).is_some() && pool.feed_of(id).is_none();
+    if !is_pipe && binding.port.info().transport != Transport::None {
+        return Err(Errno::OPNOTSUPP);
+    }
     let mask = match wanted.nro_offset_bits {
         0 | 64 => u64::MAX,
         bits if bits < 64 => (1 << bits) - 1,

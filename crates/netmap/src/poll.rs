@@ -16,9 +16,29 @@ use crate::bound::Binding;
 const TX: PollFlags = PollFlags::OUT.union(PollFlags::WRNORM);
 const RX: PollFlags = PollFlags::IN.union(PollFlags::RDNORM);
 
+/// How far a device's rings are, for those who want to hear of each step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    came: u64,
+    room: u64,
+}
+
+impl Progress {
+    /// For what there is more than before.
+    pub fn since(self, before: Progress) -> PollFlags {
+        let rx = if self.came == before.came { PollFlags::empty() } else { RX };
+        if self.room == before.room { rx } else { rx | TX }
+    }
+}
+
 impl Binding {
     /// Does the I/O that `events` ask for; returns those that came.
     pub(crate) fn poll(&mut self, events: PollFlags) -> PollFlags {
+        self.poll_for(events, false)
+    }
+
+    /// Like [`Binding::poll`]; with `also_more`, rings are synced for more packets though there are some.
+    pub(crate) fn poll_for(&mut self, events: PollFlags, also_more: bool) -> PollFlags {
         if self.csb.is_some() {
             return PollFlags::ERR;
         }
@@ -31,7 +51,7 @@ impl Binding {
         let wanted = events.intersects(RX);
         if wanted || self.note.has(flag::DO_RX_POLL) {
             for i in self.rx.clone() {
-                found |= self.poll_rx(i, wanted, events & RX, now_ns);
+                found |= self.poll_rx(i, (wanted, also_more), events & RX, now_ns);
             }
         }
         found
@@ -53,13 +73,24 @@ impl Binding {
         }
     }
 
-    fn poll_rx(&mut self, i: usize, wanted: bool, events: PollFlags, now_ns: u64) -> PollFlags {
+    fn poll_rx(&mut self, i: usize, (wanted, also_more): (bool, bool), events: PollFlags, now_ns: u64) -> PollFlags {
         let Some(ring) = self.port.rx_ring(i) else { return PollFlags::empty() };
-        if (has_unsynced(ring) || (wanted && !has_shown(ring))) && self.port.sync_rx_at(i, now_ns).is_err() {
+        if (has_unsynced(ring) || (wanted && (also_more || !has_shown(ring))))
+            && self.port.sync_rx_at(i, now_ns).is_err()
+        {
             return PollFlags::ERR;
         }
         let shown = self.port.rx_ring(i).is_some_and(has_shown);
         if wanted && shown { events } else { PollFlags::empty() }
+    }
+
+    /// Numbers that change when packets come, and when there is more room.
+    pub(crate) fn progress(&self) -> Progress {
+        // All rings have far fewer slots than the factor.
+        let fold = |sum: u64, tail: u32| u64::from(tail) + sum.wrapping_mul(1 << 20 | 1);
+        let came = self.rx_rings().map(|(_, ring)| ring.kring().hwtail.get(ring.num_slots()));
+        let room = self.tx_rings().map(|(_, ring)| ring.kring().own.rtail.load(Relaxed));
+        Progress { came: came.fold(0, fold), room: room.fold(0, fold) }
     }
 
     /// Asks those who move the rings that `events` wait for to ring the bell of this number.

@@ -2,6 +2,7 @@
 
 mod csb;
 mod monitors;
+mod slots;
 mod vale;
 
 use crate::abi::{self, Header, Legacy, PoolsInfo, PortInfo, Register, flag, mode, option, reqtype};
@@ -362,4 +363,30 @@ fn a_port_of_a_switch_is_shared_passed_on_and_detached_with_its_last_user() {
     assert_eq!(pool.ports().count(), 2);
     drop(adopted);
     assert_eq!(pool.ports().count(), 1);
+}
+
+#[test]
+fn offsets_where_data_is_copied_are_refused_in_nro_status() {
+    let mut bytes = abi::Offsets { nro_max_offset: 128, nro_offset_bits: 16, ..Default::default() }.to_bytes();
+    bytes[8..12].copy_from_slice(&option::OFFSETS.to_ne_bytes());
+    let request = Register { nr_mode: mode::ALL_NIC, ..Register::default() };
+    let result = register_with(&Device::default(), "valeOff:a", request, bytes.as_mut_ptr() as u64);
+    assert_eq!(result, Err(Errno::OPNOTSUPP));
+    assert_eq!(i32::from_ne_bytes(bytes[12..16].try_into().unwrap()), Errno::OPNOTSUPP.raw_os_error());
+}
+
+#[test]
+fn arrivals_are_counted_for_edges() {
+    let (a, b) = pipe("edges");
+    put(&a, 1);
+    a.ioctl(abi::NIOCTXSYNC, 0).unwrap();
+    assert_eq!(b.poll_for_edge(PollFlags::IN), PollFlags::IN);
+    let first = b.progress();
+    assert_eq!((b.poll_for_edge(PollFlags::IN), b.progress()), (PollFlags::IN, first), "nothing new");
+    put(&a, 2);
+    a.ioctl(abi::NIOCTXSYNC, 0).unwrap();
+    assert_eq!(b.poll_for_edge(PollFlags::IN), PollFlags::IN);
+    assert!(b.progress().since(first).contains(PollFlags::IN), "an edge, though the first packet was not taken");
+    assert_eq!(take(&b), [1, 2]);
+    assert_eq!(b.poll_for_edge(PollFlags::IN), PollFlags::empty());
 }

@@ -8,7 +8,7 @@ use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLET, EPOLLONESHOT, c
 use ringway_netmap::Device;
 use rustix::event::PollFlags;
 
-use super::wait::{Awaited, Devices};
+use super::wait::{Awaited, Devices, Edge};
 use crate::epoll::Timeout;
 use crate::table::{self, Entry};
 use crate::{copy, epoll};
@@ -27,8 +27,8 @@ struct Member {
     data: u64,
     /// Reported once and not asked for again (EPOLLONESHOT).
     spent: bool,
-    /// Edge-triggered: what a device had when it was last reported.
-    reported: u32,
+    /// What it had when it was last looked at for a report.
+    seen: Edge,
 }
 
 static MEMBERS: Mutex<Vec<Member>> = Mutex::new(Vec::new());
@@ -56,7 +56,7 @@ pub(crate) fn control(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event
     }
     // SAFETY: a bad address is survived.
     let Some(wanted) = (unsafe { copy::read(event.cast_const()) }) else { return -(libc::EFAULT as isize) };
-    let member = Member { set, fd, device, events: wanted.events, data: wanted.u64, spent: false, reported: 0 };
+    let member = Member { set, fd, device, events: wanted.events, data: wanted.u64, spent: false, seen: Edge::first() };
     match (op, known) {
         (EPOLL_CTL_ADD, None) if members.len() < MEMBERS_MAX => members.push(member),
         (EPOLL_CTL_ADD, None) => return -(libc::ENOSPC as isize),
@@ -135,6 +135,7 @@ fn awaited(set: u32) -> Devices {
         device: member.device.clone(),
         events: PollFlags::from_bits_retain((member.events & !MODES) as u16),
         found: PollFlags::empty(),
+        edge: (member.events & EPOLLET as u32 != 0).then_some(member.seen),
     });
     Devices(awaited.collect())
 }
@@ -144,15 +145,20 @@ fn report(set: u32, devices: &Devices, events: *mut epoll_event, max: usize) -> 
     let mut count = 0;
     for member in members().iter_mut().filter(|member| member.set == set && !member.spent) {
         let Some(awaited) = devices.0.iter().find(|a| Arc::ptr_eq(&a.device, &member.device)) else { continue };
-        let found = u32::from(awaited.found.bits());
-        let is_edge = member.events & EPOLLET as u32 != 0;
-        let news = if is_edge { found & !member.reported } else { found };
-        member.reported = found;
-        if news == 0 || count == max {
+        let news = awaited.news();
+        if news.is_empty() || count < max {
+            member.seen = Edge { events: awaited.found, progress: member.device.progress() };
+        }
+        if news.is_empty() || count == max {
             continue;
         }
         // SAFETY: a bad address is survived.
-        if !unsafe { copy::write(events.wrapping_add(count), epoll_event { events: found, u64: member.data }) } {
+        if !unsafe {
+            copy::write(
+                events.wrapping_add(count),
+                epoll_event { events: u32::from(awaited.found.bits()), u64: member.data },
+            )
+        } {
             return Err(libc::EFAULT);
         }
         member.spent = member.events & EPOLLONESHOT as u32 != 0;

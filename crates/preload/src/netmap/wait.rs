@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libc::{POLLIN, c_int, pollfd, sigset_t};
 use ringway_mem::bell::Bell;
-use ringway_netmap::Device;
+use ringway_netmap::{Device, Progress};
 use rustix::event::PollFlags;
 
 use crate::epoll::Timeout;
@@ -27,6 +27,35 @@ pub(crate) struct Awaited {
     pub(crate) device: Arc<Device>,
     pub(crate) events: PollFlags,
     pub(crate) found: PollFlags,
+    /// Edge-triggered: what was reported last, which is no news.
+    pub(crate) edge: Option<Edge>,
+}
+
+/// What a device had when it was last reported.
+#[derive(Clone, Copy)]
+pub(crate) struct Edge {
+    pub(crate) events: PollFlags,
+    pub(crate) progress: Progress,
+}
+
+impl Edge {
+    /// Before the first report: everything is news.
+    pub(crate) fn first() -> Edge {
+        Edge { events: PollFlags::empty(), progress: Progress::default() }
+    }
+}
+
+impl Awaited {
+    fn look(&mut self) {
+        let device = &self.device;
+        self.found = if self.edge.is_some() { device.poll_for_edge(self.events) } else { device.poll(self.events) };
+    }
+
+    /// What is to be reported.
+    pub(crate) fn news(&self) -> PollFlags {
+        let Some(edge) = self.edge else { return self.found };
+        self.found & (!edge.events | self.device.progress().since(edge.progress))
+    }
 }
 
 /// The devices of a wait.
@@ -35,8 +64,8 @@ pub(crate) struct Devices(pub(crate) Vec<Awaited>);
 impl Devices {
     /// Does the I/O of all; whether anything came.
     pub(crate) fn look(&mut self) -> bool {
-        self.0.iter_mut().for_each(|awaited| awaited.found = awaited.device.poll(awaited.events));
-        self.0.iter().any(|awaited| !awaited.found.is_empty())
+        self.0.iter_mut().for_each(Awaited::look);
+        self.0.iter().any(|awaited| !awaited.news().is_empty())
     }
 
     /// Sleeps until a ring of the devices moves or something comes in `others`, at most till the time is over.
@@ -91,7 +120,7 @@ pub(crate) fn poll(fds: &mut [pollfd], timeout: Timeout, mask: *const sigset_t) 
         p.revents = 0;
         if let Some(device) = super::device(p.fd) {
             let events = PollFlags::from_bits_retain(p.events as u16);
-            devices.0.push(Awaited { device, events, found: PollFlags::empty() });
+            devices.0.push(Awaited { device, events, found: PollFlags::empty(), edge: None });
             places.push(place);
             p.fd = -1;
         }

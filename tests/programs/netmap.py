@@ -21,7 +21,7 @@ from _installed import Installed
 SOURCES = ROOT / "tests/netmap"
 LIMIT_S = 60
 # Programs for the interface's numbers or headers alone, run by `ringway run`, and the words that they are run with.
-UNDER = [("pipe", "poll"), ("pipe", "select"), ("pipe", "epoll"), ("passed",)]
+UNDER = [("pipe", "poll"), ("pipe", "select"), ("pipe", "epoll"), ("pipe", "edge"), ("passed",)]
 # Ports of the sender, of the bridge's two sides, and of the receiver.
 PLACES = {
     "pipes": ["netmap:x{1", "netmap:x}1", "netmap:x{2", "netmap:x}2"],

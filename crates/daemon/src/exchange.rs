@@ -291,7 +291,8 @@ impl Monitor {
         if self.connections.len() as u64 >= self.connections_max() {
             return Err(Reason::TableFull);
         }
-        let over = |uid| self.connections.charged_bytes(uid) + CONNECTION_BYTES_MIN > self.policy.memory_per_uid_bytes;
+        let charged = |uid| self.connections.charged_bytes(uid) + self.meetings.charged_bytes(uid);
+        let over = |uid| charged(uid) + CONNECTION_BYTES_MIN > self.policy.memory_per_uid_bytes;
         if over(first.uid) || over(second.uid) {
             return Err(Reason::MemoryCap);
         }

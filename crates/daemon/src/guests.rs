@@ -93,6 +93,8 @@ impl Monitor {
         self.meetings.tidy(name, now);
         if let Some(meeting) = self.meetings.get(name) {
             self.may_join(peer, name, meeting)?;
+            // A port more is memory more, charged to who made the name.
+            self.has_memory_left(meeting.owner.uid)?;
             return match meeting.what == request.what {
                 true => Ok(()),
                 false => Err(format!("{name} is of another kind")),
@@ -102,14 +104,20 @@ impl Monitor {
             let most = self.budget.meetings_max;
             return Err(format!("no room for another name: at most {most} are in use at once, 3/4 of them one user's"));
         }
-        let used = self.meetings.memory_bytes(peer.uid) + self.connections.charged_bytes(peer.uid);
-        let allowed = self.policy.memory_per_uid_bytes;
-        if used >= allowed {
-            return Err(format!("uid {} uses {used} bytes of {allowed} (memory_per_uid_bytes)", peer.uid));
-        }
+        self.has_memory_left(peer.uid)?;
         let meeting = Meeting::create(request, peer)?;
         self.meetings.insert(name.clone(), meeting);
         Ok(())
+    }
+
+    /// What a user's names and connections take together is bounded.
+    fn has_memory_left(&self, uid: u32) -> Result<(), String> {
+        let used = self.meetings.memory_bytes(uid) + self.connections.charged_bytes(uid);
+        let allowed = self.policy.memory_per_uid_bytes;
+        if used < allowed {
+            return Ok(());
+        }
+        Err(format!("uid {uid} uses {used} bytes of {allowed} (memory_per_uid_bytes)"))
     }
 
     /// Whether a user may have one more name. No single one may keep the others out.

@@ -85,6 +85,8 @@ impl Meeting {
 #[derive(Debug, Default)]
 pub(crate) struct MeetingTable {
     by_name: BTreeMap<String, Meeting>,
+    /// Memory behind the names of each user as it was last measured, in bytes.
+    sampled: BTreeMap<u32, u64>,
 }
 
 impl MeetingTable {
@@ -116,6 +118,19 @@ impl MeetingTable {
     /// Memory behind the names of a user, in bytes.
     pub(crate) fn memory_bytes(&self, uid: u32) -> u64 {
         self.by_name.values().filter(|meeting| meeting.owner.uid == uid).map(Meeting::memory_bytes).sum()
+    }
+
+    /// Measures what users have touched since the names were made.
+    pub(crate) fn sample_memory(&mut self) {
+        self.sampled.clear();
+        for meeting in self.by_name.values() {
+            *self.sampled.entry(meeting.owner.uid).or_default() += meeting.memory_bytes();
+        }
+    }
+
+    /// Memory behind the names of a user, in bytes, as last measured: for those who ask often.
+    pub(crate) fn charged_bytes(&self, uid: u32) -> u64 {
+        self.sampled.get(&uid).copied().unwrap_or_default()
     }
 
     /// Forgets the name if nobody is there.

@@ -49,6 +49,7 @@ impl Monitor {
         self.sweep_meetings(now);
         self.bury_dead(SUSPECTS_MAX, now);
         self.connections.sample_memory(SAMPLES_MAX);
+        self.meetings.sample_memory();
         self.exit_if_idle(now);
     }
 

@@ -2,6 +2,7 @@
 
 mod csb;
 mod monitors;
+mod randomised;
 mod slots;
 mod vale;
 

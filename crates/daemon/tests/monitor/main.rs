@@ -5,4 +5,5 @@ mod hostile;
 mod life;
 mod namespaces;
 mod pairing;
+mod ports;
 mod tools;

@@ -132,14 +132,22 @@ fn receive(line: &OwnedFd) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     let mut bytes = [0; ANSWER_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got = rustix::io::retry_on_intr(|| {
-        recvmsg(line, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
-    })?;
+    let mut get = || {
+        rustix::io::retry_on_intr(|| {
+            recvmsg(line, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+        })
+    };
+    let got = match get() {
+        // Closed before it read the question: that is told once, and before what it had said.
+        Err(Errno::CONNRESET) => get(),
+        got => got,
+    }?;
+    let got_bytes = got.bytes;
     let mut memory = Vec::with_capacity(DESCRIPTORS_MAX);
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
             memory.extend(fds);
         }
     }
-    if got.bytes == 0 { Err(Errno::CONNRESET) } else { Ok((bytes[..got.bytes].to_vec(), memory)) }
+    if got_bytes == 0 { Err(Errno::CONNRESET) } else { Ok((bytes[..got_bytes].to_vec(), memory)) }
 }

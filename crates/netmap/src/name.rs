@@ -2,6 +2,7 @@
 
 use ringway_port::PortName;
 use ringway_port::name::{Conf, RingsName, Scheme};
+use ringway_port::registry;
 use rustix::io::Errno;
 
 use crate::abi::{Register, flag, mode};
@@ -46,7 +47,9 @@ pub(crate) fn wanted(name: &str, request: &Register) -> Result<PortName, Errno> 
     wanted.flags.monitor_rx = request.nr_flags & flag::MONITOR_RX != 0;
     wanted.flags.zero_copy_monitor = request.nr_flags & flag::ZCOPY_MON != 0;
     wanted.flags.exclusive = request.nr_flags & flag::EXCLUSIVE != 0;
-    wanted.options.region = (request.nr_mem_id != 0).then_some(request.nr_mem_id);
+    // An interface's memory stays in netmap, so programs open it again with the number that they were told. Ours goes with
+    // its last port, and the number of what is gone means nothing.
+    wanted.options.region = Some(request.nr_mem_id).filter(|region| *region != 0 && registry::is_region(*region));
     wanted.options.conf = Conf {
         tx_rings: request.nr_tx_rings.into(),
         rx_rings: request.nr_rx_rings.into(),

@@ -231,6 +231,19 @@ fn both_ends_of_a_pipe_share_memory_and_others_do_not() {
 }
 
 #[test]
+fn a_memory_id_acts_while_there_is_such_memory() {
+    let open = |device: &Device, name: &str, nr_mem_id: u16| {
+        let request = Register { nr_mode: mode::ALL_NIC, nr_mem_id, ..Register::default() };
+        register_with(device, name, request, 0).unwrap().nr_mem_id
+    };
+    let (first, second) = (Device::default(), Device::default());
+    let id = open(&first, "memid{1", 0);
+    assert_eq!(open(&second, "memidother{1", id), id, "the other port's memory");
+    drop((first, second));
+    assert_ne!(open(&Device::default(), "memid{1", id), id, "that memory is gone");
+}
+
+#[test]
 fn ports_and_pools_say_what_they_are_like() {
     let device = Device::default();
     let mut body = PortInfo::default().to_bytes();

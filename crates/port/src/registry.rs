@@ -83,6 +83,12 @@ pub fn region_of(pool: &Pool) -> u16 {
     if shared { SHARED_REGION } else { (pool.id() % u64::from(u16::MAX - SHARED_REGION)) as u16 + SHARED_REGION + 1 }
 }
 
+/// Whether there is a region of this number, or would be if it were asked for.
+pub fn is_region(number: u16) -> bool {
+    let known: Vec<Arc<Pool>> = pools().iter().flat_map(HashMap::values).filter_map(Weak::upgrade).collect();
+    number == SHARED_REGION || known.iter().any(|pool| region_of(pool) == number)
+}
+
 /// The pool whose region has this number; region 1 is made if it is not there.
 ///
 /// # Errors

@@ -82,6 +82,7 @@ pub(crate) fn all(workspace: &Workspace) -> Result<Vec<Suite>> {
     suites.push(two_ways());
     suites.extend(hostile());
     suites.push(killed_ports());
+    suites.push(killed_senders());
     suites.extend(fuzz(workspace)?);
     Ok(suites)
 }
@@ -206,6 +207,14 @@ fn killed_ports() -> Suite {
     let run = Run::CargoTest(words("test --release -p ringway-port --test kill"));
     let mut suite = Suite::new("killed-ports", run, 1800).only_full();
     suite.environment = vec![("RINGWAY_KILL_POINTS", "1000".to_owned())];
+    suite
+}
+
+/// Senders at a switch that are killed at many more points than every day.
+fn killed_senders() -> Suite {
+    let run = Run::CargoTest(words("test --release -p ringway-switch --test killed_senders"));
+    let mut suite = Suite::new("killed-senders", run, 900).only_full();
+    suite.environment = vec![("RINGWAY_SWITCH_KILLS", "1000".to_owned())];
     suite
 }
 

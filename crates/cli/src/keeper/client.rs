@@ -1,6 +1,6 @@
 //! Questions to the keeper, which is started if need be.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,20 @@ pub(super) fn socket(folder: &Path) -> PathBuf {
 /// What it says, or that it says nothing.
 pub(crate) fn ask(folder: &Path, request: &Request) -> Result<Option<Answer>> {
     let Ok(stream) = UnixStream::connect(socket(folder)) else { return Ok(None) };
-    exchange(stream, request).context("the keeper").map(Some)
+    let line = match exchange(stream, request) {
+        Ok(line) if !line.is_empty() => line,
+        // It was ending, or was killed, and what it held has ended with it.
+        Ok(_) => return Ok(None),
+        Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => return Ok(None),
+        Err(e) => return Err(e).context("the keeper"),
+    };
+    let answer: Answer =
+        serde_json::from_slice(&line).context("the keeper says nothing that is understood; is it of this release?")?;
+    answer.limits.iter().for_each(|limit| talk(format_args!("{limit}")));
+    match &answer.error {
+        Some(why) => bail!("the keeper: {why}"),
+        None => Ok(Some(answer)),
+    }
 }
 
 /// Like [`ask`]; a keeper is started if there is none.
@@ -68,7 +81,8 @@ pub(crate) fn ask_or_start(folder: &Path, request: &Request) -> Result<Answer> {
     }
 }
 
-fn exchange(mut stream: UnixStream, request: &Request) -> Result<Answer> {
+/// The line that answers a request; empty if the connection ends before.
+fn exchange(mut stream: UnixStream, request: &Request) -> std::io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(ANSWER_LIMIT))?;
     stream.set_write_timeout(Some(ANSWER_LIMIT))?;
     let mut line = serde_json::to_vec(request)?;
@@ -76,11 +90,5 @@ fn exchange(mut stream: UnixStream, request: &Request) -> Result<Answer> {
     stream.write_all(&line)?;
     let mut answer = Vec::new();
     BufReader::new(stream).take(LINE_BYTES_MAX).read_until(b'\n', &mut answer)?;
-    let answer: Answer =
-        serde_json::from_slice(&answer).context("says nothing that is understood; is it of this release?")?;
-    answer.limits.iter().for_each(|limit| talk(format_args!("{limit}")));
-    match &answer.error {
-        Some(why) => bail!("{why}"),
-        None => Ok(answer),
-    }
+    Ok(answer)
 }

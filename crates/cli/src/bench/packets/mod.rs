@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn contestants_give_the_figure_that_their_case_compares() {
         const ALONE: [&str; 6] = ["pipe", "slot ring", "switch", "switch, isolated", "copy limit", "copy alone"];
-        let setting = Setting { duration: Duration::from_millis(100), cpus: None };
+        let setting = Setting { duration: Duration::from_millis(300), cpus: None };
         for case in
             Case::all().iter().filter(|case| ["pipe", "switch-60", "switch-65535", "broadcast"].contains(&case.name))
         {

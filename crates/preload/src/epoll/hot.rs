@@ -108,3 +108,6 @@ impl Inner {
         (!quiet).then_some((at, entry.slot))
     }
 }
+
+#[cfg(test)]
+mod tests;

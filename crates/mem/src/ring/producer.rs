@@ -91,10 +91,12 @@ impl<'a> Producer<'a> {
         Ok(self.free_with(head) as usize)
     }
 
-    /// Whether a send would find room, counting room that growing would make.
+    /// Whether a send would find room for a quarter of the ring, counting room that growing would make whatever the consumer
+    /// does meanwhile: a program that was told so may write by a call that blocks, and must not be caught in it. The
+    /// consumer wakes a sleeper when half of the ring is free; the difference is what lets it do without a fence.
     pub fn is_writable(&self, class_max: usize) -> Result<bool, Violation> {
         let (epoch, head) = (self.epoch(), self.refresh()?);
-        let can_grow = epoch.class() < class_max && head >= epoch.start();
+        let can_grow = epoch.class() < class_max.min(STREAM_CLASS) && head >= epoch.start();
         Ok(can_grow || self.free_with(head) >= epoch.capacity() / 4)
     }
 

@@ -92,6 +92,27 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
+    /// Relays write what they have by calls that block once poll has said that there is room.
+    #[test]
+    fn what_is_called_writable_takes_a_quarter_of_the_smallest_ring(ops in ops(), class_max in 0usize..4) {
+        let mut ring = Model::new();
+        for op in ops {
+            match op {
+                Op::Send(n, _) => _ = ring.send(&vec![0; n], class_max),
+                Op::Receive(n) => {
+                    let p = Producer::new(&ring.producer_line, &ring.consumer_line, &ring.producer);
+                    let writable = p.is_writable(class_max).unwrap();
+                    // The consumer goes on, or not, between the answer and the write.
+                    ring.receive(n % 7 * n / 7);
+                    if writable {
+                        prop_assert_eq!(ring.send(&[0; CLASS_BYTES[0] / 4], class_max), CLASS_BYTES[0] / 4);
+                    }
+                }
+                Op::Drain | Op::LookAhead => _ = ring.receive(usize::MAX >> 1),
+            }
+        }
+    }
+
     #[test]
     fn bytes_come_out_as_they_went_in(ops in ops()) {
         let mut ring = Model::new();

@@ -17,7 +17,7 @@ mod server;
 #[cfg(feature = "comparators")]
 mod smoltcp;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ringway_stack::{Endpoint, KernelSockets, Sockets};
 
 use super::case::{Case, Kind};
@@ -25,7 +25,7 @@ use super::machine::{Load, Machine, two_cpus};
 use super::path::Path;
 use super::report::{CaseResult, Report};
 use super::worker::Sample;
-use super::{Plan, raise_descriptor_limit, targets, turns};
+use super::{DESCRIPTORS_SPARE, Plan, raise_descriptor_limit, targets, turns};
 use duel::{Ends, duel};
 use netns::Veth;
 use server::Service;
@@ -35,11 +35,18 @@ const PORTS: usize = 4;
 
 /// Runs `cases`; `progress` hears what is going on.
 pub(crate) fn run(cases: &[Case], plan: Plan, mut progress: impl FnMut(&str)) -> Result<Report> {
-    raise_descriptor_limit();
+    let descriptors = raise_descriptor_limit();
     let cpus = if plan.pinned { two_cpus() } else { None };
     let load_before = Load::now();
     let veth = Veth::new();
-    let sample = |kind, path| measure(kind, path, &veth, plan, cpus);
+    let sample = |kind: Kind, path| {
+        let needed = 2 * kind.connections() as u64 + DESCRIPTORS_SPARE;
+        ensure!(
+            needed <= descriptors || !matches!(path, Path::Tcp | Path::Veth),
+            "the kernel's connections need {needed} descriptors and {descriptors} are allowed; raise it with `ulimit -Hn`"
+        );
+        measure(kind, path, &veth, plan, cpus)
+    };
     let results: Vec<CaseResult> = cases.iter().map(|case| turns(case, plan, &mut progress, sample)).collect();
     Ok(Report {
         schema: super::report::SCHEMA,

@@ -33,7 +33,17 @@ impl Stack {
             return Ok(());
         }
         match role {
-            Role::Open { id, .. } => self.engine.configure(now, id, |now_set| *now_set = options)?,
+            Role::Open { id, .. } => {
+                let lets_go = match name {
+                    libc::TCP_NODELAY => options.nodelay,
+                    libc::TCP_CORK => options.nodelay && !options.cork,
+                    _ => false,
+                };
+                self.engine.configure(now, id, |now_set| *now_set = options)?;
+                if lets_go && level == libc::IPPROTO_TCP {
+                    self.engine.let_go(now, id)?;
+                }
+            }
             Role::Listening(id) => {
                 self.engine.configure_listener(id, |now_set| now_set.clone_from(&options))?;
                 self.socket_at(fd)?.options = options;

@@ -110,7 +110,13 @@ impl Stack {
         if socket.role != Role::Fresh || socket.local.is_some() {
             return Err(Errno::INVAL);
         }
-        socket.local = Some(end.ok_or(Errno(libc::EAFNOSUPPORT))?);
+        let end = end.ok_or(Errno(libc::EAFNOSUPPORT))?;
+        let listens_there =
+            |(_, other): (i32, &Socket)| matches!(other.role, Role::Listening(_)) && other.local == Some(end);
+        if end.port != 0 && self.sockets().any(listens_there) {
+            return Err(Errno(libc::EADDRINUSE));
+        }
+        self.socket_at(fd)?.local = Some(end);
         Ok(())
     }
 

@@ -159,6 +159,11 @@ impl Assembler {
         self.duplicate.is_some()
     }
 
+    /// The stream has ended at `next`, which its end took: nothing more is reported (Linux: `tcp_fin`).
+    pub fn end(&mut self, next: u64) {
+        *self = Assembler::new(next);
+    }
+
     /// The receiver is out of memory: forgets everything early, as RFC 2018 8 allows it to.
     pub fn renege(&mut self) {
         self.held.clear();

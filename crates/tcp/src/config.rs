@@ -94,6 +94,32 @@ impl Setting for Sizes {
     }
 }
 
+/// The secret of fast open's cookies, as `tcp_fastopen_key` shows it: four numbers in hexadecimal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastOpenKey(pub [u32; 4]);
+
+impl Setting for Option<FastOpenKey> {
+    type Bounds = ();
+
+    fn parse(text: &str, (): ()) -> Option<Option<FastOpenKey>> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        let words: Vec<u32> =
+            text.split('-').map(|word| u32::from_str_radix(word, 16)).collect::<Result<_, _>>().ok()?;
+        words.try_into().ok().map(|words| Some(FastOpenKey(words)))
+    }
+
+    fn show(&self) -> String {
+        let Some(FastOpenKey([a, b, c, d])) = self else { return String::new() };
+        format!("{a:08x}-{b:08x}-{c:08x}-{d:08x}")
+    }
+
+    fn accepted((): ()) -> String {
+        "four numbers in hexadecimal, joined by -".into()
+    }
+}
+
 impl Setting for Algorithm {
     type Bounds = ();
 
@@ -170,6 +196,8 @@ settings! {
     /// Fast open (RFC 7413), bits: 1 client, 2 server, 4 client without cookie, 0x200 server without cookie, 0x400 every
     /// listener without asking for it. Others are ignored, as Linux does.
     tcp_fastopen: u32 = 1, (0, u32::MAX);
+    /// Cookies of fast open are made with it, as Linux makes them; one of the engine's own if none is set.
+    tcp_fastopen_key: Option<FastOpenKey> = None, ();
     /// The control that connections begin with.
     tcp_congestion_control: Algorithm = Algorithm::Cubic, ();
 
@@ -214,6 +242,8 @@ settings! {
 
     /// Duplicate acknowledgements that mean a loss.
     tcp_reordering: u32 = 3, (1, 127);
+    /// Segments that go together at least, if the window lets them.
+    tcp_min_tso_segs: u32 = 2, (1, 65535);
     /// Tail loss probes (RFC 8985 7): 0 no, 3 yes.
     tcp_early_retrans: u32 = 3, (0, 4);
     /// Detect spurious time-outs (RFC 5682): 0 no, 1 and 2 yes.

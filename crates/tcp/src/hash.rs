@@ -14,28 +14,36 @@ impl Key {
     /// SipHash-1-3 of 64-bit words (Aumasson and Bernstein 2012), their number included.
     #[inline]
     pub(crate) fn hash<const N: usize>(self, words: &[u64; N]) -> u64 {
-        let mut v = [
-            self.0 ^ 0x736f_6d65_7073_6575,
-            self.1 ^ 0x646f_7261_6e64_6f6d,
-            self.0 ^ 0x6c79_6765_6e65_7261,
-            self.1 ^ 0x7465_6462_7974_6573,
-        ];
-        for &word in words {
-            absorb(&mut v, word);
-        }
-        absorb(&mut v, (N as u64 * 8) << 56);
-        v[2] ^= 0xff;
-        round(&mut v);
-        round(&mut v);
-        round(&mut v);
-        v[0] ^ v[1] ^ v[2] ^ v[3]
+        siphash::<1, 3>(self, words)
+    }
+
+    /// SipHash-2-4, under a key that is not ours to choose.
+    pub(crate) fn hash_2_4(low: u64, high: u64, words: &[u64]) -> u64 {
+        siphash::<2, 4>(Key(low, high), words)
     }
 }
 
+#[inline]
+fn siphash<const ABSORBING: usize, const CLOSING: usize>(key: Key, words: &[u64]) -> u64 {
+    let mut v = [
+        key.0 ^ 0x736f_6d65_7073_6575,
+        key.1 ^ 0x646f_7261_6e64_6f6d,
+        key.0 ^ 0x6c79_6765_6e65_7261,
+        key.1 ^ 0x7465_6462_7974_6573,
+    ];
+    for &word in words {
+        absorb::<ABSORBING>(&mut v, word);
+    }
+    absorb::<ABSORBING>(&mut v, (words.len() as u64 * 8) << 56);
+    v[2] ^= 0xff;
+    (0..CLOSING).for_each(|_| round(&mut v));
+    v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
 #[inline(always)]
-fn absorb(v: &mut [u64; 4], word: u64) {
+fn absorb<const ROUNDS: usize>(v: &mut [u64; 4], word: u64) {
     v[3] ^= word;
-    round(v);
+    (0..ROUNDS).for_each(|_| round(v));
     v[0] ^= word;
 }
 

@@ -18,6 +18,7 @@ const ALLOWED: &[&str] = &[
     "crates/mtcp/src/signal.rs",
     "crates/packetdrill/src/abi",
     "crates/packetdrill/src/preload.rs",
+    "crates/packetdrill/tests/scripts/host.rs",
     "fuzz/",
 ];
 

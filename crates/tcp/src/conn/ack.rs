@@ -30,6 +30,8 @@ impl Conn<'_> {
             self.challenge();
             return false;
         }
+        // Linux: `MSG_MORE` is a word about one call; what arrives lets go what it held back.
+        self.cold.more_follows = false;
         let window_changed = self.take_window(segment);
         self.cold.last_ack_received = self.shared.now;
         self.cold.probes = 0;
@@ -54,6 +56,9 @@ impl Conn<'_> {
         }
         let changed = window != self.hot.snd_wnd;
         self.set_send_window(window, segment.seq);
+        if changed && self.has_unsent() {
+            self.before_sending();
+        }
         changed
     }
 
@@ -103,9 +108,13 @@ impl Conn<'_> {
 
     /// The window has opened, or nothing waits for it any more: no more probes.
     pub(super) fn check_window_probe(&mut self) {
-        if self.cold.timers.waiting == Waiting::Window {
-            self.cold.timers.stop(Timer::Retransmit);
-            self.cold.timers.waiting = Waiting::Recovery;
+        if self.cold.timers.waiting != Waiting::Window {
+            return;
+        }
+        self.cold.timers.stop(Timer::Retransmit);
+        self.cold.timers.waiting = Waiting::Recovery;
+        if self.next_in_window().is_some() || !self.has_unsent() {
+            (self.cold.probe_backoff, self.cold.retransmitting_since) = (0, None);
         }
     }
 }

@@ -36,7 +36,6 @@ impl Conn<'_> {
     #[inline]
     pub(super) fn send_alone(&mut self, batch: &mut dyn TxBatch) -> bool {
         let now = self.shared.now;
-        self.cold.recovery.before_sending(now);
         let Some((source, destination, ports)) = self.hot.key.as_v4() else { return false };
         let (seq, end) = (self.hot.snd_nxt, self.hot.write_seq);
         let len = end.offset_from(seq);

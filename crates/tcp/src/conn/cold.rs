@@ -3,7 +3,7 @@
 use ringway_wire::SeqNumber;
 
 use super::open::Peer;
-use super::{Answering, FastOpening, Push, ReceiveWindow, Tally, Timers, Urgent};
+use super::{Answering, Bundle, FastOpening, Push, ReceiveWindow, Tally, Timers, Urgent};
 use crate::assembler::Assembler;
 use crate::buffer::Ring;
 use crate::ecn::Ecn;
@@ -46,7 +46,10 @@ pub(crate) struct Cold {
     pub(crate) small_end: SeqNumber,
     /// The application said `MSG_MORE` with its last data.
     pub(crate) more_follows: bool,
+    /// The application let go what waits, however small it is.
+    pub(crate) let_go: bool,
     pub(crate) push: Push,
+    pub(crate) bundle: Bundle,
     /// From `copied` to `rcv_nxt`, and behind that what came early.
     pub(crate) rx: Ring,
     /// What of the sequence space behind `rcv_nxt` came early.
@@ -65,6 +68,8 @@ pub(crate) struct Cold {
     pub(crate) retransmitting_since: Option<Instant>,
     /// Probes of a closed window, or keepalive probes, without an answer.
     pub(crate) probes: u32,
+    /// How often the interval between probes of a closed window was doubled.
+    pub(crate) probe_backoff: u8,
     pub(crate) last_received: Instant,
     pub(crate) last_ack_received: Instant,
     pub(crate) last_sent: Instant,

@@ -44,8 +44,15 @@ impl Conn<'_> {
             self.cold.fin_at = Some(segment.end() - 1);
         }
         let start = self.received_offset(segment.seq);
-        if fits > 0 && !self.hold_early(Span::new(start, start + fits as u64), segment.payload) {
+        if fits == 0 {
+            return;
+        }
+        if !self.hold_early(Span::new(start, start + fits as u64), segment.payload) {
             self.shared.count(Counter::EarlyDropped);
+        } else if self.hot.flags.contains(Flags::SACK) {
+            // Without SACK the window stays, so that the peer counts duplicates (Linux: `tcp_data_queue_ofo`).
+            self.cold.window.measure_mss(fits);
+            self.grow_window(fits as u32);
         }
     }
 

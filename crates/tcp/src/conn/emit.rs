@@ -42,8 +42,10 @@ impl Conn<'_> {
     /// The next `len` bytes, FIN with them if `fin`.
     pub(super) fn emit_new(&mut self, batch: &mut dyn TxBatch, len: u32, fin: bool) -> bool {
         let seq = self.hot.snd_nxt;
-        let pushed = len > 0 && self.cold.push.is_due(seq + len);
-        if !self.emit_data(batch, seq, len, end_flags(pushed, fin), true) {
+        let end = seq + len;
+        let pushed = len > 0 && self.cold.push.is_due(end);
+        let push = pushed || self.cold.bundle.is_last_of_several(end);
+        if !self.emit_data(batch, seq, len, end_flags(push, fin), true) {
             return false;
         }
         self.cold.push.on_sent(seq + len);
@@ -61,7 +63,7 @@ impl Conn<'_> {
             self.cold.pacer.set_max((rate > 0).then_some(rate));
             self.cold.pacer.on_sent(self.shared.now, u64::from(len), 1, None);
         }
-        self.on_sent(space, pushed);
+        self.on_sent(space, pushed, self.cold.bundle.ends(end));
         true
     }
 
@@ -70,7 +72,8 @@ impl Conn<'_> {
         let (seq, len) = (self.sent_seq(resend.span), resend.span.len() as u32);
         let fin = seq + len > self.hot.write_seq;
         let pushed = self.cold.recovery.board.segment(resend.number).is_pushed();
-        if !self.emit_data(batch, seq, len - u32::from(fin), end_flags(pushed, fin), false) {
+        let push = pushed || self.resend_ends_bundle(resend.number);
+        if !self.emit_data(batch, seq, len - u32::from(fin), end_flags(push, fin), false) {
             return false;
         }
         self.cold.tally.bytes_resent += u64::from(len);

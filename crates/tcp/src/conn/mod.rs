@@ -14,7 +14,8 @@
 //! - `stream`: the application's side.
 //! - `window`: how much the peer may send.
 //! - `recovery`: what is in flight, lost, or due to be sent again.
-//! - `output`: what to send now; `emit`: how it is written; `push`: what carries PSH.
+//! - `output`: what to send now; `emit`: how it is written; `push`: where
+//!   writes end; `bundle`: which segments go together.
 //! - `timers`: what happens when nothing does.
 //! - `close`: how a connection ends.
 
@@ -22,6 +23,7 @@ mod ack;
 mod alone;
 mod answer;
 mod arrive;
+mod bundle;
 mod close;
 mod cold;
 mod early;
@@ -45,6 +47,7 @@ mod window;
 
 use crate::engine::Shared;
 pub(crate) use answer::Answering;
+pub(crate) use bundle::Bundle;
 pub(crate) use cold::Cold;
 pub(crate) use fast_open::FastOpening;
 pub(crate) use hot::{Flags, Hot, Owed};

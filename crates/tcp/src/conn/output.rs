@@ -33,7 +33,6 @@ impl Conn<'_> {
     }
 
     fn send_segments(&mut self, batch: &mut dyn TxBatch) -> bool {
-        self.before_sending();
         if self.hot.owed.contains(Owed::RESEND) {
             while let Some(resend) = self.next_resend() {
                 if !self.emit_again(batch, resend) {
@@ -93,6 +92,7 @@ impl Conn<'_> {
         if !self.state().may_transmit() && !self.cold.fast_open.answers_early() {
             return true;
         }
+        self.plan_bundle();
         while let Some((len, fin)) = self.next_new() {
             if !self.pacing_allows() {
                 break;
@@ -100,6 +100,7 @@ impl Conn<'_> {
             if !self.emit_new(batch, len, fin) {
                 return false;
             }
+            self.plan_bundle();
         }
         true
     }
@@ -112,7 +113,7 @@ impl Conn<'_> {
     }
 
     /// The same, as far as the peer's window is concerned.
-    fn next_in_window(&self) -> Option<(u32, bool)> {
+    pub(super) fn next_in_window(&self) -> Option<(u32, bool)> {
         let unsent = (self.hot.write_seq - self.hot.snd_nxt).max(0) as u32;
         let fin_waits = self.hot.flags.contains(Flags::FIN_QUEUED) && !self.hot.flags.contains(Flags::FIN_SENT);
         let len = unsent.min(u32::from(self.hot.mss));
@@ -134,8 +135,11 @@ impl Conn<'_> {
 
     // RFC 9293 3.7.4 (SHLD-7, MUST-17), in Minshall's form as Linux has it: a small segment waits while one is
     // unacknowledged.
-    fn nagle_holds(&self, len: u32) -> bool {
+    pub(super) fn nagle_holds(&self, len: u32) -> bool {
         let options = &self.cold.options;
+        if self.cold.let_go {
+            return false;
+        }
         if options.cork || self.cold.more_follows {
             return true;
         }

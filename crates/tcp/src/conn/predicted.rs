@@ -23,6 +23,7 @@ impl Conn<'_> {
         self.hot.snd_wl1 = segment.seq;
         self.cold.last_ack_received = self.shared.now;
         self.cold.probes = 0;
+        self.cold.more_follows = false;
         if segment.ack != self.hot.snd_una {
             let before = self.hot.snd_una;
             self.hot.snd_una = segment.ack;

@@ -10,9 +10,9 @@ use ringway_wire::SeqNumber;
 use super::Conn;
 
 /// Ends of pieces that are remembered; of more, the newest but one is forgotten.
-const MARKS_MAX: usize = 8;
+const MARKS_MAX: usize = 4;
 /// `sk_gso_max_size`: the largest piece.
-const PIECE_BYTES_MAX: u32 = 65_215;
+pub(super) const PIECE_BYTES_MAX: u32 = 65_215;
 
 /// What of the unsent data ends with PSH.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,8 +21,9 @@ pub(crate) struct Push {
     len: u8,
     /// The newest mark that was ever set (`pushed_seq`).
     newest: SeqNumber,
-    /// Where the last piece begins.
+    /// Where the last piece begins, and how long those before it are.
     piece: SeqNumber,
+    piece_bytes: u16,
 }
 
 /// The windows' side of a write.
@@ -31,6 +32,31 @@ struct Sizes {
     piece_bytes: u32,
     /// More than this without PSH gets one (`forced_push`).
     unpushed_bytes_max: u32,
+}
+
+/// What may leave while a write goes on.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    next: SeqNumber,
+    bytes: u32,
+    /// At a time.
+    bundle_bytes: u32,
+}
+
+impl Sending {
+    /// The piece from `piece` to `full` is complete: a bundle of it leaves if it is next, all that may if `pushed`.
+    /// Answers where the rest of the piece begins, which is `piece` if nothing leaves.
+    fn go_on(&mut self, piece: SeqNumber, full: SeqNumber, pushed: bool) -> SeqNumber {
+        let waiting = (full - self.next).max(0) as u32;
+        let most = if pushed { self.bytes } else { self.bytes.min(self.bundle_bytes) };
+        let sent = most.min(waiting);
+        if sent == 0 || (self.next != piece && !pushed) {
+            return piece;
+        }
+        self.next += sent;
+        self.bytes -= sent;
+        if self.next > piece { self.next } else { piece }
+    }
 }
 
 impl Push {
@@ -42,24 +68,39 @@ impl Push {
     /// Nothing waits before `from`, and what follows is one piece: as [`Push::written`] would do it.
     fn written_alone(&mut self, from: SeqNumber, end: SeqNumber) {
         self.piece = self.piece.max(from);
+        self.newest = end;
         self.mark(end);
     }
 
-    fn written(&mut self, from: SeqNumber, end: SeqNumber, snd_nxt: SeqNumber, more: bool, sizes: Sizes) {
-        self.piece = self.piece.max(snd_nxt);
+    fn written(&mut self, from: SeqNumber, end: SeqNumber, more: bool, mut sending: Sending, sizes: Sizes) {
+        self.piece = self.piece.max(sending.next);
+        self.piece_bytes = sizes.piece_bytes as u16;
         if self.piece + sizes.piece_bytes > from {
             // Linux (`tcp_sendmsg_locked`): what is appended to takes its PSH along.
             self.len -= u8::from(self.len > 0 && self.marks[usize::from(self.len) - 1] == from);
         } else {
             self.piece = from;
         }
+        let mut pushed = false;
         while end - self.piece > sizes.piece_bytes as i32 {
-            self.piece += sizes.piece_bytes;
-            if self.is_overdue(self.piece, sizes) {
-                self.mark(self.piece);
+            let full = self.piece + sizes.piece_bytes;
+            let overdue = self.is_overdue(full, sizes);
+            if overdue {
+                (self.newest, pushed) = (full, true);
             }
+            // What leaves meanwhile makes room in the same piece.
+            let rest = sending.go_on(self.piece, full, overdue);
+            if self.piece < rest && rest < full {
+                self.piece = rest;
+                continue;
+            }
+            if pushed {
+                self.mark(full);
+            }
+            (self.piece, pushed) = (full, false);
         }
-        if !more || self.is_overdue(end, sizes) {
+        if !more || pushed || self.is_overdue(end, sizes) {
+            self.newest = end;
             self.mark(end);
         }
     }
@@ -69,7 +110,6 @@ impl Push {
     }
 
     fn mark(&mut self, at: SeqNumber) {
-        self.newest = at;
         self.len = (self.len + 1).min(MARKS_MAX as u8);
         self.marks[usize::from(self.len) - 1] = at;
     }
@@ -80,6 +120,14 @@ impl Push {
             self.len = (self.len + 1).min(MARKS_MAX as u8);
             self.marks[..usize::from(self.len)].rotate_right(1);
             self.marks[0] = end;
+        }
+    }
+
+    /// Bytes from `from`, which were not sent yet, to the end of their piece.
+    pub(super) fn piece_left(&self, from: SeqNumber, write_seq: SeqNumber) -> u32 {
+        match self.piece - from {
+            before if before > 0 => (before as u32 - 1) % u32::from(self.piece_bytes.max(1)) + 1,
+            _ => (write_seq - from).max(0) as u32,
         }
     }
 
@@ -118,7 +166,14 @@ impl Conn<'_> {
         let mss = u32::from(self.hot.mss).max(1);
         let piece_bytes = (bound / mss).max(1) * mss;
         let sizes = Sizes { piece_bytes, unpushed_bytes_max: window / 2 };
-        self.cold.push.written(from, self.hot.write_seq, self.hot.snd_nxt, more, sizes);
+        let next = self.hot.snd_nxt;
+        let opening = !self.state().may_transmit();
+        let room = if opening { 0 } else { self.cold.recovery.room().saturating_mul(mss) };
+        let peer_room = ((self.hot.snd_una + self.hot.snd_wnd) - next).max(0) as u32;
+        let bytes = room.min(peer_room / mss * mss);
+        let bundle_bytes = self.bundle_segments(mss) * mss;
+        let sending = Sending { next, bytes, bundle_bytes };
+        self.cold.push.written(from, self.hot.write_seq, more, sending, sizes);
     }
 }
 
@@ -130,6 +185,11 @@ mod tests {
 
     fn at(n: u32) -> SeqNumber {
         SeqNumber(n)
+    }
+
+    /// Nothing may leave.
+    fn idle(next: u32) -> Sending {
+        Sending { next: at(next), bytes: 0, bundle_bytes: 0 }
     }
 
     /// Segments of 500 bytes up to `end`; answers the ends of those with PSH.
@@ -146,33 +206,42 @@ mod tests {
     #[test]
     fn the_end_of_a_write_is_pushed_and_a_continued_one_is_not() {
         let mut push = Push::begin(at(0));
-        push.written(at(0), at(500), at(0), false, SIZES);
-        push.written(at(500), at(1000), at(0), false, SIZES);
-        push.written(at(1000), at(1500), at(0), false, SIZES);
+        push.written(at(0), at(500), false, idle(0), SIZES);
+        push.written(at(500), at(1000), false, idle(0), SIZES);
+        push.written(at(1000), at(1500), false, idle(0), SIZES);
         assert_eq!(pushed(&mut push, 0, 1500), [1000, 1500]);
     }
 
     #[test]
     fn what_was_sent_is_not_continued() {
         let mut push = Push::begin(at(0));
-        push.written(at(0), at(500), at(0), false, SIZES);
+        push.written(at(0), at(500), false, idle(0), SIZES);
         assert_eq!(pushed(&mut push, 0, 500), [500]);
-        push.written(at(500), at(1000), at(500), true, SIZES);
+        push.written(at(500), at(1000), true, idle(500), SIZES);
         assert_eq!(pushed(&mut push, 500, 1000), []);
     }
 
     #[test]
     fn a_long_write_is_pushed_when_half_a_window_went_without() {
         let mut push = Push::begin(at(0));
-        push.written(at(0), at(7500), at(0), false, SIZES);
+        push.written(at(0), at(7500), false, idle(0), SIZES);
         assert_eq!(pushed(&mut push, 0, 7500), [3000, 6000, 7500]);
+    }
+
+    /// The piece that is being sent takes in more, and its PSH moves to its end.
+    #[test]
+    fn what_leaves_meanwhile_makes_the_piece_longer() {
+        let mut push = Push::begin(at(0));
+        let sending = Sending { next: at(0), bytes: 1000, bundle_bytes: 500 };
+        push.written(at(0), at(10_000), false, sending, Sizes { unpushed_bytes_max: 1400, ..SIZES });
+        assert_eq!(pushed(&mut push, 0, 10_000), [2000, 3000, 5000, 10_000]);
     }
 
     #[test]
     fn of_too_many_marks_the_ends_stay() {
         let mut push = Push::begin(at(0));
-        push.written(at(0), at(60_000), at(0), false, SIZES);
+        push.written(at(0), at(60_000), false, idle(0), SIZES);
         let ends = pushed(&mut push, 0, 60_000);
-        assert_eq!((ends.len(), ends[0], ends[7]), (8, 3000, 60_000));
+        assert_eq!((ends.len(), ends[0], ends[3]), (4, 3000, 60_000));
     }
 }

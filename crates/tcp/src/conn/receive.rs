@@ -119,7 +119,8 @@ impl Conn<'_> {
         // "advance RCV.NXT over the FIN, and send an acknowledgment for the FIN."
         self.hot.rcv_nxt += 1;
         self.hot.flags |= Flags::FIN_RECEIVED;
-        self.forget_early();
+        let next = self.cold.early.next();
+        self.cold.early.end(next + 1);
         self.schedule_answer();
         match self.state() {
             // "SYN-RECEIVED STATE, ESTABLISHED STATE: Enter the CLOSE-WAIT state."

@@ -77,16 +77,14 @@ impl Conn<'_> {
         (self.hot.flags.contains(Flags::TIMESTAMPS) && age_ms < 1 << 24).then(|| age_ms.max(1) * 1000)
     }
 
-    /// A new segment of `len` in sequence space has left, `pushed` or not.
-    pub(super) fn on_sent(&mut self, len: u32, pushed: bool) {
+    /// A new segment of `len` in sequence space has left; a write ends there if it is `pushed`, and a bundle if `last`.
+    pub(super) fn on_sent(&mut self, len: u32, pushed: bool, last: bool) {
         let full = self.cold.recovery.on_transmit(self.shared.now, len as u16);
         assert!(full.is_ok(), "new segments leave only while there is room for their records");
-        if pushed {
-            self.cold.recovery.board.mark_newest_pushed();
-        }
+        self.cold.recovery.board.mark_newest(pushed, last);
     }
 
-    /// Before anything is sent: perhaps the connection was idle.
+    /// Before new data are sent: perhaps the connection was idle.
     pub(super) fn before_sending(&mut self) {
         self.cold.recovery.before_sending(self.shared.now);
     }
@@ -198,6 +196,7 @@ impl Conn<'_> {
         match self.cold.recovery.alarm() {
             Some((_, at)) => {
                 self.cold.timers.waiting = Waiting::Recovery;
+                let at = self.user_timeout_at().map_or(at, |end| end.min(at));
                 self.cold.timers.set(Timer::Retransmit, at);
             }
             None if self.cold.timers.waiting == Waiting::Recovery => self.cold.timers.stop(Timer::Retransmit),
@@ -207,6 +206,9 @@ impl Conn<'_> {
 
     /// Recovery's alarm has gone off.
     pub(super) fn on_recovery_alarm(&mut self) {
+        if self.user_timeout_at().is_some_and(|end| end <= self.shared.now) {
+            return self.give_up();
+        }
         match self.cold.recovery.on_alarm(self.shared.now) {
             AlarmAction::Nothing => {}
             AlarmAction::Send => self.owe(Owed::RESEND | Owed::DATA),

@@ -66,6 +66,8 @@ impl Conn<'_> {
         if taken < bytes.len() {
             self.hot.flags |= Flags::SEND_BLOCKED;
         }
+        // Linux (`tcp_skb_entail`): a write ends an idle time; what is sent again or probes does not.
+        self.before_sending();
         let before = self.hot.write_seq;
         self.cold.tx.push(&bytes[..taken]);
         self.hot.write_seq += taken as u32;
@@ -73,6 +75,7 @@ impl Conn<'_> {
             self.cold.urgent_sent = Some(self.hot.write_seq);
         }
         self.cold.more_follows = flags.contains(SendFlags::MORE);
+        self.cold.let_go = false;
         // Linux (`tcp_sendmsg_locked`): who must wait for room pushes what there is.
         self.push_written(before, self.cold.more_follows && taken == bytes.len());
         if self.state() != State::SynSent {
@@ -127,6 +130,12 @@ impl Conn<'_> {
             self.cold.rx.release(&mut self.shared.pool);
         }
         self.after_read();
+    }
+
+    /// Lets go what was held back as too small (Linux: `TCP_NAGLE_PUSH`).
+    pub(crate) fn let_go(&mut self) {
+        (self.cold.let_go, self.cold.more_follows) = (true, false);
+        self.owe(Owed::DATA);
     }
 
     /// The application changed an option: what was held back may go, timers may begin or end.

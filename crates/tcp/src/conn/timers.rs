@@ -187,7 +187,14 @@ impl Conn<'_> {
         limit_us > 0 && since.is_some_and(|since| self.shared.now.since_us(since) >= limit_us)
     }
 
-    fn give_up(&mut self) {
+    /// When the user's patience with data that time out is over (Linux: `tcp_clamp_rto_to_user_timeout`).
+    pub(super) fn user_timeout_at(&self) -> Option<Instant> {
+        let limit_us = u64::from(self.cold.options.user_timeout_ms) * 1000;
+        let timing_out = limit_us > 0 && self.cold.timeouts > 0;
+        self.cold.retransmitting_since.filter(|_| timing_out).map(|since| since + limit_us)
+    }
+
+    pub(super) fn give_up(&mut self) {
         let error = self.cold.soft_error.unwrap_or(Error::TimedOut);
         self.shared.count(Counter::TimedOut);
         self.end(error);
@@ -199,13 +206,13 @@ impl Conn<'_> {
         if self.hot.flight() > 0 || !self.has_unsent() {
             return;
         }
-        let silent_us = self.shared.now.since_us(self.cold.last_ack_received);
-        let limit_us = u64::from(self.cold.options.user_timeout_ms) * 1000;
-        let timed_out = limit_us > 0 && self.cold.probes > 0 && silent_us >= limit_us;
-        if timed_out || self.cold.probes >= self.retries_max() {
+        // RFC 5482, as Linux reads it (`tcp_probe_timer`): from the first probe on, also if the peer answers.
+        self.cold.retransmitting_since.get_or_insert(self.shared.now);
+        if self.user_timeout_is_over() || self.cold.probes >= self.retries_max() {
             return self.give_up();
         }
         self.cold.probes += 1;
+        self.cold.probe_backoff = (self.cold.probe_backoff + 1).min(16);
         self.cold.more_follows = false;
         self.owe(Owed::PROBE | Owed::DATA);
     }
@@ -213,7 +220,15 @@ impl Conn<'_> {
     /// How long until the next probe of a closed window.
     pub(super) fn probe_interval_us(&self) -> u64 {
         let base_us = u64::from(self.rto_us()).max(RTO_MIN_US);
-        (base_us << self.cold.probes.min(16)).min(u64::from(self.shared.config.tcp_rto_max_ms) * 1000)
+        let longest_us = u64::from(self.shared.config.tcp_rto_max_ms) * 1000;
+        let interval_us = (base_us << self.cold.probe_backoff).min(longest_us);
+        let limit_us = u64::from(self.cold.options.user_timeout_ms) * 1000;
+        match self.cold.retransmitting_since {
+            Some(since) if limit_us > 0 => {
+                interval_us.min(limit_us.saturating_sub(self.shared.now.since_us(since))).max(1)
+            }
+            _ => interval_us,
+        }
     }
 
     /// Keepalive begins anew, if the application wants it (RFC 9293 3.8.4).

@@ -106,4 +106,9 @@ impl Conn<'_> {
         let ahead = end - seq;
         (end > self.hot.snd_una && ahead > 0 && ahead <= POINTER_MAX).then_some(ahead as u16)
     }
+
+    /// Something urgent is not acknowledged yet.
+    pub(super) fn has_urgent_in_flight(&self) -> bool {
+        self.cold.urgent_sent.is_some_and(|end| end > self.hot.snd_una)
+    }
 }

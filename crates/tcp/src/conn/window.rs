@@ -63,7 +63,8 @@ impl ReceiveWindow {
         };
         let threshold = whole.min(WINDOW_UNSCALED_MAX);
         // RFC 7323 2.3: the scale is fixed for the connection, so it must do for the largest window it may reach.
-        let largest = max.max(whole).min(clamp);
+        // A buffer of a fixed size bounds it (Linux: `tcp_openreq_init_rwin`).
+        let largest = fixed.map_or(max.max(whole), |_| capacity).min(clamp);
         let scale = (largest.max(1).ilog2().saturating_sub(15)).min(14) as u8;
         let window = ReceiveWindow { capacity, threshold, mss: MSS_DEFAULT, advertised_mss, tuning: Tuning::default() };
         (window, scale)
@@ -249,7 +250,7 @@ mod tests {
         let (window, scale) = ReceiveWindow::open(&config, None, 0, 1460);
         assert_eq!((window.threshold, scale), (65_535, 8));
         let (window, scale) = ReceiveWindow::open(&config, Some(10_000), 0, 1460);
-        assert_eq!((window.threshold, scale), (8760, 8));
+        assert_eq!((window.threshold, scale), (8760, 0));
     }
 
     #[test]

@@ -218,6 +218,15 @@ impl Engine {
         })
     }
 
+    /// Sends what waits because it is small, corked or not: what `setsockopt` does with `TCP_NODELAY`, and when `TCP_CORK`
+    /// is taken off where Nagle's rule is off.
+    ///
+    /// # Errors
+    /// `BadHandle`.
+    pub fn let_go(&mut self, now: Instant, id: ConnId) -> Result<()> {
+        self.on(now, id, |conn| conn.let_go())
+    }
+
     /// A connection's options.
     ///
     /// # Errors

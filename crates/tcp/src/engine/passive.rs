@@ -54,7 +54,8 @@ impl Engine {
         }
         // RFC 7413 4.1.1: a request, and a cookie that is not ours (any more), are answered with ours.
         let asked = segment.options.fast_open.filter(|_| self.grants_fast_open(index));
-        record.fast_open = asked.and_then(|asked| self.shared.fast_open.ours(key, asked.experimental));
+        record.fast_open = asked
+            .and_then(|asked| self.shared.fast_open.ours(self.shared.config.tcp_fastopen_key, key, asked.experimental));
         let Some(slot) = self.half_open.take() else { return self.shared.count(Counter::SynQueueFull) };
         record.send_syn_ack(&mut self.shared);
         self.half_open[slot] = record;
@@ -80,7 +81,9 @@ impl Engine {
         let ready = &self.listeners[listener].ready;
         let waiting = ready.iter().filter(|id| self.hot[id.index].state == State::SynReceived).count();
         let room = waiting < self.listeners[listener].options.fast_open_queue as usize;
-        room && (without_cookie || given.is_some_and(|given| self.shared.fast_open.is_ours(key, &given)))
+        room && (without_cookie
+            || given
+                .is_some_and(|given| self.shared.fast_open.is_ours(self.shared.config.tcp_fastopen_key, key, &given)))
     }
 
     /// A SYN with a cookie: the connection is there at once, with the data that came along.

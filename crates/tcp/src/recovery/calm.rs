@@ -65,9 +65,7 @@ impl Recovery {
         let snapshot = self.rate.on_send(now.into(), false);
         let room = self.board.push(len, now, snapshot, self.rate.is_app_limited());
         debug_assert!(room.is_ok(), "an empty scoreboard has room");
-        if pushed {
-            self.board.mark_newest_pushed();
-        }
+        self.board.mark_newest(pushed, true);
         self.last_sent = now;
         let limited = self.congestion.window.cwnd() <= 1;
         let (una, nxt, rto_us) = (self.board.una(), self.board.nxt(), self.rtt.rto_us());

@@ -17,7 +17,7 @@
 //! with the largest window, which is what "SACK panic" attacks aim at.
 
 use super::bit_ring::BitRing;
-use super::segment::{APP_LIMITED, LISTED, LOST, PUSHED, RETRANSMITTED, SACKED, Segment};
+use super::segment::{APP_LIMITED, LAST, LISTED, LOST, PUSHED, RETRANSMITTED, SACKED, Segment};
 use crate::rate::SendSnapshot;
 use crate::span::Span;
 use crate::time::Instant;
@@ -162,10 +162,21 @@ impl Scoreboard {
         Ok(())
     }
 
-    /// The segment that was sent last carries PSH.
-    pub fn mark_newest_pushed(&mut self) {
+    /// The segment that was sent last carries PSH if `pushed`, and is the `last` of those that left together.
+    pub fn mark_newest(&mut self, pushed: bool, last: bool) {
         let newest = self.first.wrapping_add(self.len.saturating_sub(1));
-        self.at_mut(newest).flags |= PUSHED;
+        self.at_mut(newest).flags |= if pushed { PUSHED } else { 0 } | if last { LAST } else { 0 };
+    }
+
+    /// How many segments from `number` on, at most `most`, left together and wait to be sent again.
+    pub fn lost_together(&self, number: u32, most: u32) -> u32 {
+        let end = self.first.wrapping_add(self.len);
+        let most = most.min(end.wrapping_sub(number));
+        let follows = |n: &u32| {
+            let next = number.wrapping_add(*n);
+            !self.at(next.wrapping_sub(1)).has(LAST) && self.waiting.get(next)
+        };
+        1 + (1..most).take_while(follows).count() as u32
     }
 
     /// The segment `number` was sent again.
@@ -222,7 +233,7 @@ impl Scoreboard {
         }
         let keep = if still_in_flight { RETRANSMITTED } else { 0 };
         let segment = self.at_mut(number);
-        segment.flags = segment.flags & (APP_LIMITED | PUSHED | keep) | SACKED;
+        segment.flags = segment.flags & (APP_LIMITED | PUSHED | LAST | keep) | SACKED;
         self.sacked_out += 1;
         self.missing.clear(number);
         self.highest_sacked = self.highest_sacked.max(self.span(number).end);
@@ -353,8 +364,8 @@ impl Scoreboard {
                 let len = if whole { left } else { left.min(mss) };
                 left -= len;
                 lost += u32::from(self.push_like(&segment, len, too_large));
-                if left == 0 && segment.has(PUSHED) {
-                    self.mark_newest_pushed();
+                if left == 0 {
+                    self.mark_newest(segment.has(PUSHED), segment.has(LAST));
                 }
             }
         }

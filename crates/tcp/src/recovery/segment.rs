@@ -36,6 +36,8 @@ pub(super) const LISTED: u8 = 8;
 pub(super) const APP_LIMITED: u8 = 16;
 /// It carries PSH, each time it is sent.
 pub(super) const PUSHED: u8 = 32;
+/// The last of the segments that left together.
+pub(super) const LAST: u8 = 64;
 
 impl Segment {
     pub(super) fn has(&self, flag: u8) -> bool {

@@ -390,9 +390,7 @@ proptest::proptest! {
             if recovery.is_idle() && segments < 3 {
                 recovery.on_alone(*now, len, kind > 5);
                 other.on_transmit(*now, len).unwrap();
-                if kind > 5 {
-                    other.board.mark_newest_pushed();
-                }
+                other.board.mark_newest(kind > 5, true);
                 other.after_sending(*now, false, true, true);
                 proptest::prop_assert_eq!(shown(recovery), shown(&other));
             } else {

@@ -57,7 +57,11 @@ fn look_everywhere() -> BTreeMap<(String, u32), Remains> {
     let is_process = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
     let folders = processes.filter(|entry| is_process(&entry.file_name())).map(|entry| entry.path().join("fd"));
     let descriptors = folders.flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
-    for descriptor in descriptors.take(LOOKS_MAX) {
+    for (looks, descriptor) in descriptors.enumerate() {
+        if looks == LOOKS_MAX {
+            tracing::warn!("only {LOOKS_MAX} descriptors were searched for memory behind names: names may be missing");
+            break;
+        }
         look_at(&descriptor.path(), &mut found);
     }
     found

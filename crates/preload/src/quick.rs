@@ -10,15 +10,16 @@ use core::sync::atomic::Ordering::*;
 use libc::{c_int, c_void, ssize_t};
 use ringway_channel::end::SHUT_TX;
 use ringway_channel::{End, Path};
+use ringway_mem::ring::{PAGE_BYTES, Spans};
 
 use crate::conn::{self, Conn, State};
 use crate::lock::RobustLock;
-use crate::rx::AS_FILE;
+use crate::rx::{self, AS_FILE};
 use crate::table::{self, Entry};
 use crate::{bell, copy, spin, stats, thread, tx, wait};
 
-/// Longest message that is sent this way, in bytes: a page of the ring.
-const SEND_MAX_BYTES: usize = 4096;
+/// Longest message that is sent this way, in bytes.
+const SEND_MAX_BYTES: usize = PAGE_BYTES as usize;
 /// Flags that change nothing here.
 const PLAIN_FLAGS: c_int = AS_FILE | libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
@@ -62,7 +63,7 @@ pub(crate) fn receive(fd: c_int, base: *mut c_void, bytes: usize, flags: c_int) 
     let single_threaded = wait::cancellation_point();
     let critical = thread::enter();
     let end = conn.end()?;
-    locked!(end, single_threaded, critical, rx, consumer, get(conn, &end, base.cast(), bytes, flags))
+    locked!(end, single_threaded, critical, rx, consumer, get(conn, &end, fd, base.cast(), bytes, flags))
 }
 
 /// The upgraded connection behind a descriptor that is known to have one.
@@ -79,7 +80,7 @@ fn put(conn: &Conn, end: &End, fd: c_int, base: *const u8, bytes: usize) -> Opti
     let goes_by_ring = end.tx_path() == Path::Ring
         && hindrance == 0
         && !end.demotion_wanted()
-        && (answers(conn, end) || !wait::is_look_due(conn, end, tx::LOOK_US));
+        && (answers(conn, end) || !wait::is_time_to_look(conn, tx::LOOK_US));
     if !goes_by_ring {
         return None;
     }
@@ -108,7 +109,7 @@ fn answers(conn: &Conn, end: &End) -> bool {
 
 /// Takes what is there, or what a short poll brings; receive lock held.
 #[inline(always)]
-fn get(conn: &Conn, end: &End, base: *mut u8, bytes: usize, flags: c_int) -> Option<ssize_t> {
+fn get(conn: &Conn, end: &End, fd: c_int, base: *mut u8, bytes: usize, flags: c_int) -> Option<ssize_t> {
     let options = &end.page.options;
     let comes_by_ring = end.rx_path() == Path::Ring
         && end.page.rx.ready.load(Relaxed) != 0
@@ -125,10 +126,10 @@ fn get(conn: &Conn, end: &End, base: *mut u8, bytes: usize, flags: c_int) -> Opt
             return None;
         }
     }
-    let mut done = take(conn, end, base, bytes)?;
+    let mut done = take(conn, end, fd, base, bytes)?;
     if done < bytes && end.consumer().has_news() {
         // What lies behind the area's end, or in a larger area.
-        done += take(conn, end, base.wrapping_add(done), bytes - done).unwrap_or(0);
+        done += take(conn, end, fd, base.wrapping_add(done), bytes - done).unwrap_or(0);
     }
     stats::count_message(|c| [&c.ring_rx_calls, &c.ring_rx_bytes], done);
     Some(done as ssize_t)
@@ -136,9 +137,8 @@ fn get(conn: &Conn, end: &End, base: *mut u8, bytes: usize, flags: c_int) -> Opt
 
 /// Takes the next bytes that lie in one piece; `None`: none, or something that the full way has to judge.
 #[inline(always)]
-fn take(conn: &Conn, end: &End, base: *mut u8, wanted: usize) -> Option<usize> {
+fn take(conn: &Conn, end: &End, fd: c_int, base: *mut u8, wanted: usize) -> Option<usize> {
     let consumer = end.consumer();
-    // No sender waits for room as long as so little is unread.
     let spans = consumer.stretch(wanted)?;
     let area = conn.area(spans.class, false);
     // SAFETY: the span lies inside the area of its class, which is mapped; the program's side may fault.
@@ -146,7 +146,17 @@ fn take(conn: &Conn, end: &End, base: *mut u8, wanted: usize) -> Option<usize> {
         return None;
     }
     consumer.consume(spans.first, spin::cpu_plus_one());
+    if end.peer_sender().is_armed() {
+        wake_sender(end, fd, spans);
+    }
     Some(spans.first)
+}
+
+/// The peer waits for room: it may have filled the ring since this call looked.
+#[cold]
+fn wake_sender(end: &End, fd: c_int, taken: Spans) {
+    // An impossible tail is found again by the next call, which has no bytes to return.
+    let _ = rx::wake_sender(end, fd, taken.class, taken.first);
 }
 
 #[cfg(test)]

@@ -205,11 +205,11 @@ fn ring_step(
 
 /// Wakes a sender that waits for room, once half of the ring is free: fewer, longer turns.
 ///
-/// A sender sleeps only when the ring is full, and this end always looks at the ring again before it
+/// A sender sleeps only when little of the ring is free, and this end always looks at the ring again before it
 /// sleeps itself. So the fence that orders the head before the look at the word is needed only when
 /// this read takes the ring from above to below one half.
 #[inline(always)]
-fn wake_sender(end: &End, fd: c_int, class: usize, taken: usize) -> Result<(), Violation> {
+pub(crate) fn wake_sender(end: &End, fd: c_int, class: usize, taken: usize) -> Result<(), Violation> {
     let half = ringway_channel::layout::CLASS_BYTES.get(class).map_or(0, |&c| c as u64 / 2);
     let known = end.consumer().known();
     let crosses_half = known < half && known + taken as u64 >= half;

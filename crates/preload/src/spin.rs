@@ -19,7 +19,7 @@ pub(crate) enum Profile {
 
 static PROFILE: AtomicU32 = AtomicU32::new(Profile::Balanced as u32);
 static CYCLES_PER_US: AtomicU64 = AtomicU64::new(2_000);
-/// Until when nobody in this process polls, because others want its CPUs.
+/// Until when nobody in this process polls, because others want its CPUs; 0: nobody does.
 static CONTENDED_UNTIL: AtomicU64 = AtomicU64::new(0);
 static CPUS: AtomicU32 = AtomicU32::new(1);
 /// Where glibc keeps the thread's rseq area, from the thread pointer; 0 = it has none.
@@ -126,7 +126,7 @@ fn shares_cpu(peer_cpu: u32) -> bool {
 #[inline(always)]
 pub(crate) fn spin_at_once(state: &SpinState, peer_cpu: u32, mut ready: impl FnMut() -> bool) -> bool {
     let streak = state.streak.load(Relaxed);
-    if streak == 0 || shares_cpu(peer_cpu) {
+    if streak == 0 || CONTENDED_UNTIL.load(Relaxed) != 0 || shares_cpu(peer_cpu) {
         return false;
     }
     state.streak.store(streak.saturating_add(1), Relaxed);

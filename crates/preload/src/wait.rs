@@ -14,7 +14,7 @@ use ringway_channel::{End, Path};
 
 use crate::conn::Conn;
 use crate::spin::{self, cycles, tsc};
-use crate::{bell, kernel, real, stats, sys, thread};
+use crate::{bell, confine, kernel, real, stats, sys, thread};
 
 /// First and longest stretch of sleep between two looks at the kernel socket, in microseconds.
 const SLICE_FIRST_US: u64 = 20_000;
@@ -285,9 +285,12 @@ pub(crate) fn cancellation_point() -> bool {
     single_threaded
 }
 
-/// The barrier that a HOT sleeper owes its peer (see `ringway_channel::wait`).
+/// The barrier that a HOT sleeper owes its peer (see `ringway_channel::wait`). Where a filter may forbid it, a wake-up
+/// that is lost costs the rest of a slice.
 pub(crate) fn barrier() {
-    sys::membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if !confine::is_confined() {
+        sys::membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    }
 }
 
 /// Looks at the kernel socket; true if the peer is finished (FIN or reset has arrived).
@@ -308,16 +311,16 @@ pub(crate) fn look(conn: &Conn, end: &End, fd: c_int) -> bool {
 /// Looks at the kernel socket if `interval_us` have passed since the last look or the peer asks for it.
 #[inline]
 pub(crate) fn look_if_due(conn: &Conn, end: &End, fd: c_int, interval_us: u64) -> bool {
-    is_look_due(conn, end, interval_us) && look(conn, end, fd)
+    (must_look(conn, end) != 0 || is_time_to_look(conn, interval_us)) && look(conn, end, fd)
 }
 
-/// Whether a look at the kernel socket is due, or would show what is known already: that the peer is finished.
+/// Whether `interval_us` have passed since the last look.
 #[inline(always)]
-pub(crate) fn is_look_due(conn: &Conn, end: &End, interval_us: u64) -> bool {
-    must_look(conn, end) != 0 || tsc().wrapping_sub(conn.looked_tsc.load(Relaxed)) > cycles(interval_us)
+pub(crate) fn is_time_to_look(conn: &Conn, interval_us: u64) -> bool {
+    tsc().wrapping_sub(conn.looked_tsc.load(Relaxed)) > cycles(interval_us)
 }
 
-/// [`is_look_due`] without the clock: not 0.
+/// Not 0 if the peer asks for a look, or if one would show what is known already: that the peer is finished.
 #[inline(always)]
 pub(crate) fn must_look(conn: &Conn, end: &End) -> u32 {
     (end.looks_asked() ^ conn.looks_seen.load(Relaxed)) | end.page.options.peer_finished.load(Relaxed)

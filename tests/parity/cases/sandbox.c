@@ -52,6 +52,21 @@ TEST(killed_for_other_calls, "prctl: a seccomp filter that kills", PROCESS) {
     _exit(0);
 }
 
+/* After so many quick answers both ends poll, and a sleeper owes its peer a barrier (membarrier). */
+TEST(killed_for_a_barrier, "prctl: a filter that kills, after a long exchange of small messages", PROCESS) {
+    for (int i = 0; i < 20; i++) {
+        peer_post(c, OP_ECHO, 100, 64);
+        for (int k = 0; k < 100; k++) {
+            put(c, 64);
+            take(c, 64);
+        }
+        peer_settle();
+    }
+    CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter(MOST, SECCOMP_RET_KILL_PROCESS)), 0);
+    talk(c);
+    _exit(0);
+}
+
 TEST(refused_other_calls, "prctl: a seccomp filter that refuses", PROCESS) {
     CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter(MOST, SECCOMP_RET_ERRNO | EPERM)), 0);
     talk(c);

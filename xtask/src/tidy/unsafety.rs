@@ -12,7 +12,6 @@ const ALLOWED: &[&str] = &[
     "crates/preload/",
     "crates/daemon/",
     "crates/port/src/sys/",
-    "crates/stack/",
     "crates/capi/",
     "crates/mtcp/src/calls/",
     "crates/mtcp/src/signal.rs",

@@ -117,8 +117,8 @@ impl<'a> Consumer<'a> {
         Ok(epoch.spans(head, (end - head).min(wanted as u64)))
     }
 
-    /// The next bytes that lie in one piece of the current epoch, at most `wanted`, if the ring is not as much as half
-    /// full; `None` if there are none, or none that [`Consumer::spans`] would not have to look at more closely.
+    /// The next bytes, at most `wanted`, if that takes no thought: they lie in one piece of the current epoch, and the ring
+    /// is less than half full. `None` if there are none, too; then [`Consumer::spans`] has the answer.
     #[inline(always)]
     pub fn stretch(&self, wanted: usize) -> Option<Spans> {
         let (head, epoch) = (self.head(), Epoch(self.own.epoch.load(Relaxed)));
@@ -127,11 +127,11 @@ impl<'a> Consumer<'a> {
         if self.peer.epoch.load(Acquire) != epoch.0 || tail < self.own.tail_seen.load(Relaxed) {
             return None;
         }
-        let at = epoch.position(head);
-        let first = unread.min(wanted as u64).min(epoch.capacity() - at);
         if unread.wrapping_sub(1) >= epoch.capacity() / 2 - 1 {
             return None;
         }
+        let at = epoch.position(head);
+        let first = unread.min(wanted as u64).min(epoch.capacity() - at);
         self.own.tail_seen.store(tail, Relaxed);
         Some(Spans { class: epoch.class(), at: at as usize, first: first as usize, second: 0 })
     }

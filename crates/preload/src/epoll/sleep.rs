@@ -72,7 +72,7 @@ fn arm_one(r: &mut Registration, silent: &mut bool, hot_word: &mut bool) -> bool
     r.idle_sleeps <= IDLE_SLEEPS || !was_armed || kernel_served
 }
 
-/// Whether room is something to wait for: the ring is full.
+/// Whether room is something to wait for: too little of the ring is free to be called writable.
 pub(crate) fn waits_for_room(end: &End) -> bool {
     end.tx_path() == Path::Ring && !tx::is_writable(end)
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 
 use ringway_channel::Reason;
-use ringway_channel::wait::BELL_TCP;
+use ringway_channel::wait::{BELL_FUTEX, BELL_TCP};
 
 use super::*;
 use crate::hostile::{Peer, become_a_program, upgraded_pair};
@@ -119,6 +119,49 @@ fn a_peer_that_closes_goes_back_or_asks_for_tcp_ends_the_short_way() {
         says(&peer, 64);
         peer.end().demote_tx(kernel::offsets(peer.tcp.as_raw_fd()).unwrap().written);
         assert_eq!(receives(fd, 64, 0), None);
+    });
+}
+
+/// A sender in poll sleeps when three quarters of the ring are full, which may have come about during the call.
+#[test]
+fn a_sender_that_waits_for_room_is_woken() {
+    in_child(|| {
+        let (fd, peer, _) = on_the_ring();
+        says(&peer, 64);
+        peer.end().own_sender().arm(BELL_FUTEX);
+        assert_eq!(receives(fd, 64, 0), Some(64));
+        assert!(!peer.end().own_sender().is_armed());
+    });
+}
+
+/// With a second thread in the process locks are taken with locked instructions.
+#[test]
+fn threads_go_the_short_way_unless_the_lock_is_held() {
+    in_child(|| {
+        let (fd, peer, end) = on_the_ring();
+        let held = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                held.wait();
+                let critical = thread::enter();
+                let locks = (tx::lock_tx(&end, &critical), tx::lock_rx(&end, &critical));
+                held.wait();
+                held.wait();
+                drop(locks);
+                drop(critical);
+                held.wait();
+            });
+            says(&peer, 64);
+            assert_eq!(receives(fd, 64, 0), Some(64));
+            assert_eq!(sends(fd, 64, 0), Some(64));
+            says(&peer, 64);
+            held.wait();
+            held.wait();
+            assert_eq!((receives(fd, 64, 0), sends(fd, 64, 0)), (None, None));
+            held.wait();
+            held.wait();
+            assert_eq!(receives(fd, 64, 0), Some(64));
+        });
     });
 }
 

@@ -71,7 +71,7 @@ impl<M: Machine> Polling<'_, M> {
             return ready();
         }
         let start = self.machine.now();
-        if start < self.contended_until.load(Relaxed) {
+        if self.is_contended(start) {
             return ready();
         }
         if shares_cpu {
@@ -102,6 +102,16 @@ impl<M: Machine> Polling<'_, M> {
         }
         self.miss(state);
         false
+    }
+
+    /// Whether others still want this process's CPUs. What has passed is set to 0, which can be seen without the clock.
+    #[inline(always)]
+    fn is_contended(&self, now: u64) -> bool {
+        let until = self.contended_until.load(Relaxed);
+        if until != 0 && now >= until {
+            let _ = self.contended_until.compare_exchange(until, 0, Relaxed, Relaxed);
+        }
+        now < until
     }
 
     /// The peer last ran on this CPU: it gets the CPU instead of being waited for. Both staying runnable,

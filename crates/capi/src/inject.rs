@@ -1,5 +1,6 @@
 //! Rings as a program sees them in its mapping: filling the next slots with a packet, and finding received ones.
 
+use std::ffi::c_void;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::*;
 
@@ -24,6 +25,18 @@ pub(crate) unsafe fn ring(interface: *const InterfaceHeader, number: u16, receiv
         let offsets: *const i64 = interface.add(1).cast();
         let offset = offsets.add(before as usize + usize::from(number)).read();
         UserRing(interface.byte_offset(offset as isize).cast())
+    }
+}
+
+/// A packet of the program's, which may name none of no bytes by a null pointer.
+///
+/// # Safety
+/// `base` has so many bytes, which nobody changes meanwhile.
+pub(crate) unsafe fn bytes_at<'a>(base: *const c_void, bytes: usize) -> &'a [u8] {
+    match bytes {
+        0 => &[],
+        // SAFETY: the caller's promise.
+        _ => unsafe { std::slice::from_raw_parts(base.cast(), bytes) },
     }
 }
 

@@ -90,11 +90,20 @@ pub(crate) unsafe extern "C" fn nmreq_find_option(header: *mut NmreqHeader, reqt
 /// `header` is a request with a valid list.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn nmreq_free_options(header: *mut NmreqHeader) {
+    // SAFETY: the caller's promise.
+    unsafe { free_options(header, nmctx_get()) }
+}
+
+/// Frees all options, which are of the memory of `ctx`.
+///
+/// # Safety
+/// `header` is a request with a valid list, and `ctx` a context.
+pub(crate) unsafe fn free_options(header: *mut NmreqHeader, ctx: *mut Nmctx) {
     // SAFETY: the caller's promise; the list is walked before anything is freed.
     unsafe {
         let all: Vec<u64> = links(header).map(|link| *link).collect();
         (*header).nr_options = 0;
-        all.into_iter().for_each(|option| nmctx_free(nmctx_get(), option as *mut c_void));
+        all.into_iter().for_each(|option| nmctx_free(ctx, option as *mut c_void));
     }
 }
 

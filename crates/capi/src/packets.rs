@@ -20,7 +20,7 @@ pub(crate) unsafe extern "C" fn nm_inject(d: *mut NmDesc, packet: *const c_void,
     // SAFETY: the caller's promise.
     unsafe {
         let rings = (*d).first_tx_ring..=(*d).last_tx_ring;
-        let packet = std::slice::from_raw_parts(packet.cast(), bytes);
+        let packet = inject::bytes_at(packet, bytes);
         let Some(ring) = inject::inject((*d).nifp, rings, (*d).cur_tx_ring, packet) else { return 0 };
         (*d).cur_tx_ring = ring;
     }

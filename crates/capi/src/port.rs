@@ -9,7 +9,7 @@ use crate::context::{errno, in_words, make, nmctx_free, nmctx_get, report};
 use crate::decode::{nmreq_header_decode, nmreq_register_decode};
 use crate::layout::{Nmctx, Nmport, NmreqRegister, RingSpan};
 use crate::memory::{self, Wanted};
-use crate::options::{nmreq_free_options, nmreq_header_init, refusals};
+use crate::options::{free_options, nmreq_header_init, refusals};
 use crate::{device, inject, parsers, text};
 
 /// # Safety
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn nmport_undo_parse(d: *mut Nmport) {
             (*d).clist = cleanup.next;
             nmctx_free((*d).ctx, std::ptr::from_mut(cleanup).cast());
         }
-        nmreq_free_options(&raw mut (*d).hdr);
+        free_options(&raw mut (*d).hdr, (*d).ctx);
         (*d).extmem = std::ptr::null_mut();
         (*d).reg = std::mem::zeroed();
         nmreq_header_init(&raw mut (*d).hdr, 0, std::ptr::null_mut());
@@ -292,7 +292,7 @@ pub(crate) unsafe extern "C" fn nmport_inject(d: *mut Nmport, packet: *const c_v
     // SAFETY: the caller's promise; an open port's interface object is the device's.
     unsafe {
         let span = (*d).rings.first_tx..=(*d).rings.last_tx;
-        let packet = std::slice::from_raw_parts(packet.cast(), bytes);
+        let packet = inject::bytes_at(packet, bytes);
         match inject::inject((*d).nifp, span, (*d).rings.cur_tx, packet) {
             Some(ring) => {
                 (*d).rings.cur_tx = ring;

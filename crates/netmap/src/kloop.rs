@@ -127,10 +127,8 @@ impl Kloop {
         if self.state.fetch_or(RUNNING, SeqCst) & RUNNING != 0 {
             return Err(Errno::BUSY);
         }
-        let result = self.run_until_stopped(csb, orders, with);
-        self.bell.store(0, SeqCst);
-        self.state.store(0, SeqCst);
-        result
+        let _running = Running(self);
+        self.run_until_stopped(csb, orders, with)
     }
 
     fn run_until_stopped(
@@ -160,16 +158,27 @@ impl Kloop {
                 wakers = binding.port.wakers();
                 want_kicks(binding, csb, true)?;
                 serve(binding, csb, orders)
-            })?;
-            if !moved && self.state.load(SeqCst) & STOPPING == 0 {
+            });
+            if moved == Ok(false) && self.state.load(SeqCst) & STOPPING == 0 {
                 sleep(orders, &bell, &wakers, heard);
             }
-            with(&mut |binding| {
+            let disarmed = with(&mut |binding| {
                 binding.disarm(EVENTS, bell.number());
                 want_kicks(binding, csb, false).map(|()| false)
-            })?;
+            });
+            moved.and(disarmed)?;
         }
         Ok(())
+    }
+}
+
+/// A loop that runs; it has ended when this is dropped, also if its thread is cancelled.
+struct Running<'a>(&'a Kloop);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.bell.store(0, SeqCst);
+        self.0.state.store(0, SeqCst);
     }
 }
 
@@ -192,8 +201,10 @@ fn serve(binding: &mut Binding, csb: Csb, orders: &Orders) -> Result<bool, Errno
         if let Some(Kicks { ours: Some(fd), .. }) = orders.kicks.get(cell)
             && csb.wants_kick(cell)?
         {
-            // A full counter wakes as well.
-            let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+            // A full counter wakes as well; who writes to one that blocks would wait for its reader.
+            if is_ready(fd, PollFlags::OUT) {
+                let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+            }
         }
     }
     Ok(moved)
@@ -201,6 +212,10 @@ fn serve(binding: &mut Binding, csb: Csb, orders: &Orders) -> Result<bool, Errno
 
 fn want_kicks(binding: &Binding, csb: Csb, wanted: bool) -> Result<(), Errno> {
     (0..binding.tx.len() + binding.rx.len()).try_for_each(|cell| csb.want_kick(cell, wanted))
+}
+
+fn is_ready(fd: &OwnedFd, event: PollFlags) -> bool {
+    poll(&mut [PollFd::new(fd, event)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(1)
 }
 
 /// Until the program kicks, a ring moves, or a descriptor of the port is ready.
@@ -218,8 +233,7 @@ fn sleep(orders: &Orders, bell: &Bell, wakers: &ringway_port::Wakers, heard: boo
     bell.hush();
     for fd in kicks() {
         // Blocking eventfds must not be read when they are empty.
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        if poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&now)) == Ok(1) {
+        if is_ready(fd, PollFlags::IN) {
             let _ = rustix::io::read(fd, &mut [0_u8; 8]);
         }
     }

@@ -370,9 +370,6 @@ impl Conn {
         self.leave_family();
         self.generation.fetch_add(1, AcqRel);
         self.state.store(State::Free as u32, SeqCst);
-        if !ring.is_null() {
-            limits::unmapped();
-        }
         // Without the proof that nobody looks any more, the mappings stay.
         let unseen = ring.is_null() || crate::thread::synchronize(GRACE_US);
         for (base, bytes) in [(ring, RING_REGION_BYTES), (page.cast(), END_REGION_BYTES)] {
@@ -380,6 +377,9 @@ impl Conn {
                 // SAFETY: mapped by this object with this length; no reference is left (see above).
                 unsafe { sys::munmap(base, bytes) };
             }
+        }
+        if unseen && !ring.is_null() {
+            limits::unmapped();
         }
         let mut free = FREE.lock();
         self.next_free.store(free.head, Relaxed);

@@ -40,7 +40,10 @@ pub(crate) fn beyond_the_programs<T>(make: impl FnOnce(c_int) -> T) -> T {
     match get(libc::RLIMIT_NOFILE).filter(raisable) {
         Some(own) if set_open_files(rlimit { rlim_cur: own.rlim_cur + 1, ..own }) => {
             let made = make(own.rlim_cur as c_int);
-            set_open_files(own);
+            // A limit that another thread has set meanwhile is the program's wish, and stays.
+            if get(libc::RLIMIT_NOFILE).is_some_and(|now| now.rlim_cur == own.rlim_cur + 1) {
+                set_open_files(own);
+            }
             made
         }
         _ => make(HIGH),

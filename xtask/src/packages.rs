@@ -22,12 +22,15 @@ const KNOWN: &[(&str, &str)] = &[
     ("haproxy", "haproxy"),
     ("iperf3", "iperf3"),
     ("iproute2", "ip"),
+    ("iputils-ping", "ping"),
     ("libmemcached-tools", "memcaslap"),
     ("libpython3.11-testsuite", "/usr/lib/python3.11/test/test_socket.py"),
     ("memcached", "memcached"),
+    ("musl-tools", "musl-gcc"),
     ("nginx-light", "nginx"),
     ("nodejs", "node"),
     ("openssl", "openssl"),
+    ("pkgconf", "pkgconf"),
     ("postgresql", "pgbench"),
     ("python3", "python3"),
     ("python3-tornado", "/usr/lib/python3/dist-packages/tornado/test/runtests.py"),
@@ -38,6 +41,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("strace", "strace"),
     ("tcpdump", "tcpdump"),
     ("tshark", "tshark"),
+    ("valgrind", "valgrind"),
     ("wrk", "wrk"),
 ];
 
@@ -47,9 +51,14 @@ const POLICY_SAVED: &str = "/usr/sbin/policy-rc.d.ringway-saved";
 const POLICY_TEXT: &str =
     "#!/bin/sh\n# Written by Ringway's `cargo xtask` while it installs packages; removed afterwards.\nexit 101\n";
 
+/// What shows that the package is here, if it is known.
+pub(crate) fn evidence(package: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|(name, _)| *name == package).map(|(_, evidence)| *evidence)
+}
+
 /// Is the package's program here, whoever installed it?
 pub(crate) fn present(package: &str) -> bool {
-    let evidence = KNOWN.iter().find(|(name, _)| *name == package).map_or(package, |(_, evidence)| evidence);
+    let evidence = evidence(package).unwrap_or(package);
     if evidence.contains('/') { Path::new(evidence).exists() } else { find_program(evidence).is_some() }
 }
 

@@ -262,6 +262,15 @@ mod tests {
         assert!(whole(&short, "# full: soon\n").is_err());
     }
 
+    /// A package that is not known would be taken for missing everywhere, and its suite be skipped.
+    #[test]
+    fn all_packages_of_suites_are_known() {
+        let suites = all(&Workspace::find().unwrap()).unwrap();
+        let packages = suites.iter().flat_map(|suite| suite.needs.iter().chain(&suite.wants));
+        let unknown: Vec<_> = packages.filter(|package| crate::packages::evidence(package).is_none()).collect();
+        assert!(unknown.is_empty(), "not in packages.rs: {unknown:?}");
+    }
+
     #[test]
     fn a_wrong_header_is_an_error() {
         let mut suite = Suite::new("x", Run::Tidy, 300);

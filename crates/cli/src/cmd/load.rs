@@ -13,6 +13,9 @@ use crate::network::{Network, Opened};
 use crate::output::{print_json, print_text, talk};
 use crate::packets::stop::Stop;
 
+/// How long to wait, at the start, for one more connection to open.
+const CONNECT_STALL_MAX: Duration = Duration::from_secs(10);
+
 /// Make requests on many connections and measure the answers, on our TCP or the kernel's
 #[derive(Args)]
 #[command(after_help = "\
@@ -130,9 +133,16 @@ fn run(sockets: &mut impl Sockets, mut generator: Generator, arguments: &Argumen
     let mut events = Vec::new();
     let mut stop = Stop::new(None)?;
     let mut has_ended = |at: Instant| stop.reached(at);
+    let (mut open, mut since) = (0, Instant::now());
     while !generator.is_connected() && !has_ended(Instant::now()) {
         generator.turn(sockets, &mut events)?;
         refuse_hopeless(&generator, arguments)?;
+        if generator.open_now() != open {
+            (open, since) = (generator.open_now(), Instant::now());
+        }
+        if since.elapsed() >= CONNECT_STALL_MAX {
+            refuse_stalled(&generator, arguments)?;
+        }
     }
     generator.start();
     if arguments.warmup > 0.0 {
@@ -154,6 +164,16 @@ fn run(sockets: &mut impl Sockets, mut generator: Generator, arguments: &Argumen
         talk(format_args!("no answer came; does the server answer with as many bytes as --response-bytes says?"));
     }
     Ok(Report::new(&generator, now - started))
+}
+
+/// Some connections are there, and no more come.
+fn refuse_stalled(generator: &Generator, arguments: &Arguments) -> Result<()> {
+    let (open, all, seconds) = (generator.open_now(), arguments.connections, CONNECT_STALL_MAX.as_secs());
+    let cause = generator.refusal().map_or(String::new(), |error| format!(" (refused: {error})"));
+    bail!(
+        "{open} of {all} connections are open, and none has come in {seconds} s{cause}; do all of {} answer?",
+        arguments.targets.join(" ")
+    );
 }
 
 /// A first connection that is refused is not worth waiting for.

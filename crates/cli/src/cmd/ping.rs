@@ -83,6 +83,17 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     Ok(if heard { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NEGATIVE) })
 }
 
+/// Sleeps for so long, or until it is time to end.
+fn pause(gap: Duration, stop: &mut Stop) {
+    /// Longest sleep without a look at signals.
+    const SLICE: Duration = Duration::from_millis(20);
+    let began = Instant::now();
+    let left = || gap.saturating_sub(began.elapsed());
+    while !left().is_zero() && !stop.reached(Instant::now()) {
+        std::thread::sleep(left().min(SLICE));
+    }
+}
+
 struct Ping {
     template: Template,
     times: Histogram<u64>,
@@ -106,7 +117,7 @@ impl Ping {
             if let Some(took_ns) = self.answer(port, number, timeout, stop)? {
                 self.times.saturating_record(took_ns.max(1));
             }
-            std::thread::sleep(Duration::from_micros(arguments.gap));
+            pause(Duration::from_micros(arguments.gap), stop);
         }
         Ok(())
     }

@@ -80,7 +80,8 @@ pub(super) fn main(arguments: Arguments) -> Result<ExitCode> {
     let mut meter = Meter::new("sent", arguments.common.interval, arguments.common.json);
     let schedule = Schedule::new(timing, monotonic_ns());
     let line = Line::new(arguments.line.impairment(), 0);
-    let mut replay = Replay { capture, schedule, line, next: None, count: Count::default(), ended: false };
+    let mut replay =
+        Replay { capture, schedule, line, next: None, count: Count::default(), ended: false, broken: None };
     let outcome = replay.run(&mut port, &mut stop, &mut meter);
     meter.finish(replay.count)?;
     outcome?;
@@ -129,8 +130,10 @@ struct Replay {
     /// Read, and not due yet: when it is, and its bytes.
     next: Option<(u64, Vec<u8>)>,
     count: Count,
-    /// All of the file is read.
+    /// All of the file is read, or all that can be.
     ended: bool,
+    /// Why the rest cannot be read; told once what comes before it is sent.
+    broken: Option<anyhow::Error>,
 }
 
 impl Replay {
@@ -143,7 +146,7 @@ impl Replay {
             }
             meter.tick(now, self.count)?;
             let now_ns = monotonic_ns();
-            self.feed(now_ns, fits)?;
+            self.feed(now_ns, fits);
             let (moved, is_full) = self.hand_over(port, now_ns)?;
             if self.ended && self.next.is_none() && self.line.due_ns().is_none() {
                 break;
@@ -154,19 +157,21 @@ impl Replay {
                 self.nap(now_ns);
             }
         }
-        drain(port, stop)
+        drain(port, stop)?;
+        self.broken.take().map_or(Ok(()), Err)
     }
 
     /// Puts all packets that are due on the line, as long as it takes them.
-    fn feed(&mut self, now_ns: u64, fits: usize) -> Result<()> {
+    fn feed(&mut self, now_ns: u64, fits: usize) {
         while !self.line.is_full() {
             if self.next.is_none() && !self.ended {
-                match self.capture.next()? {
-                    Some((packet, is_first)) => {
+                match self.capture.next() {
+                    Ok(Some((packet, is_first))) => {
                         let at_ns = self.schedule.next(packet.time_ns, is_first);
                         self.next = Some((at_ns, packet.bytes));
                     }
-                    None => self.ended = true,
+                    Ok(None) => self.ended = true,
+                    Err(error) => (self.ended, self.broken) = (true, Some(error)),
                 }
             }
             let Some((_, bytes)) = self.next.take_if(|(at_ns, _)| *at_ns <= now_ns) else { break };
@@ -179,7 +184,6 @@ impl Replay {
                 self.count.dropped += 1;
             }
         }
-        Ok(())
     }
 
     /// Moves what has come through the line into the port; how many packets, and whether there was no room for more.

@@ -107,6 +107,16 @@ impl Generator {
         self.plan.ending != Ending::Keep || self.ready.len() as u32 == self.links.len()
     }
 
+    /// Connections that are there and kept.
+    pub(crate) fn open_now(&self) -> u32 {
+        self.ready.len() as u32
+    }
+
+    /// Why the first connection that could not be opened could not.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        self.refusal
+    }
+
     /// From now on requests are made.
     pub(crate) fn start(&mut self) {
         self.is_asking = true;

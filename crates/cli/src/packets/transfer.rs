@@ -1,9 +1,9 @@
 //! Passing packets on from one port's ring to another's: buffers change places where both ports share a pool, and are
 //! copied where they do not.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use ringway_port::{Port, Ready, RxBatch, TxBatch};
 
 use super::meter::Count;
@@ -11,6 +11,8 @@ use super::stop::{NAP, Stop};
 
 /// Slots moved at a time; what is left waits for the next turn.
 const BATCH: u32 = 1024;
+/// How long a port may take nothing of what was handed over before that is called a failure.
+const STALL_MAX: Duration = Duration::from_secs(30);
 
 /// Moves what has come in on a ring of `from` to a ring of `to`, at most `most` slots and whole packets only; the
 /// caller syncs. What finds no room stays where it is.
@@ -96,10 +98,24 @@ pub(crate) fn pass_packet(
 }
 
 /// Waits until a port has taken what was handed over to it, or until it is time to end.
+///
+/// # Errors
+/// The port has taken nothing for [`STALL_MAX`].
 pub(crate) fn drain(port: &mut Port, stop: &mut Stop) -> Result<()> {
     for ring in 0..port.tx_rings() {
-        while port.unsent(ring)? > 0 && !stop.reached(Instant::now()) {
+        let (mut left, mut since) = (port.unsent(ring)?, Instant::now());
+        while left > 0 && !stop.reached(Instant::now()) {
+            ensure!(
+                since.elapsed() < STALL_MAX,
+                "{}: {left} packets have not left for {} s; is the link up at both ends (`ip link`), and does somebody receive?",
+                port.info().name,
+                STALL_MAX.as_secs()
+            );
             port.wait(Ready::TX, Some(NAP))?;
+            let now_left = port.unsent(ring)?;
+            if now_left != left {
+                (left, since) = (now_left, Instant::now());
+            }
         }
     }
     Ok(())

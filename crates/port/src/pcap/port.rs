@@ -18,6 +18,8 @@ pub(crate) struct Source {
     reader: Option<Reader<BufReader<File>>>,
     /// Read, but there was no room.
     waiting: Option<Packet>,
+    /// Why the file cannot be read on; told once everything before it has been given.
+    broken: Option<PortError>,
 }
 
 /// Writes what is sent into a file.
@@ -30,19 +32,21 @@ impl Source {
     pub(crate) fn open(path: &str) -> Result<Source, PortError> {
         let file = File::open(path).map_err(|e| failed("open", path, &e))?;
         let reader = Reader::new(BufReader::new(file)).map_err(|e| unreadable(path, e))?;
-        Ok(Source { path: path.to_owned(), reader: Some(reader), waiting: None })
+        Ok(Source { path: path.to_owned(), reader: Some(reader), waiting: None, broken: None })
     }
 
-    fn next(&mut self) -> Result<Option<Packet>, PortError> {
+    fn next(&mut self) -> Option<Packet> {
         if let Some(packet) = self.waiting.take() {
-            return Ok(Some(packet));
+            return Some(packet);
         }
-        let Some(reader) = &mut self.reader else { return Ok(None) };
-        let packet = reader.next_packet().map_err(|e| unreadable(&self.path, e))?;
-        if packet.is_none() {
+        let found = self.reader.as_mut()?.next_packet();
+        if !matches!(found, Ok(Some(_))) {
             self.reader = None;
         }
-        Ok(packet)
+        found.unwrap_or_else(|error| {
+            self.broken = Some(unreadable(&self.path, error));
+            None
+        })
     }
 }
 
@@ -74,7 +78,7 @@ impl Backend for Source {
 
     fn sync_rx(&mut self, _ring: usize, rx: &RxKring, _released: u32, _now_ns: u64) -> Result<(), PortError> {
         let (mut slots, mut packets, mut bytes) = (0, 0, 0);
-        while let Some(packet) = self.next()? {
+        while let Some(packet) = self.next() {
             let Some(taken) = rx.put(slots, &packet.bytes) else {
                 self.waiting = Some(packet);
                 break;
@@ -83,7 +87,7 @@ impl Backend for Source {
         }
         rx.publish(slots);
         rx.count(packets, bytes);
-        Ok(())
+        self.broken.take_if(|_| slots == 0).map_or(Ok(()), Err)
     }
 }
 

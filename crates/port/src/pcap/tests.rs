@@ -64,6 +64,28 @@ fn ports_write_and_read_files() {
     assert!(seen == packets);
 }
 
+#[test]
+fn what_comes_before_a_break_is_given_before_the_error() {
+    let packets: Vec<Packet> = (0..3000).map(|n| Packet { time_ns: n * 1000, bytes: vec![n as u8; 100] }).collect();
+    let bytes = written(false, &packets);
+    let path = std::env::temp_dir().join(format!("ringway-cut-{}.pcap", std::process::id()));
+    std::fs::write(&path, &bytes[..bytes.len() - 10]).unwrap();
+    let (mut source, mut seen) = (open(&format!("pcap:{}", path.display())).unwrap(), 0);
+    let error = loop {
+        match source.sync_rx(0) {
+            Ok(_) => {
+                let batch = source.rx(0).unwrap();
+                let all = batch.len();
+                seen += all;
+                batch.release(all);
+            }
+            Err(error) => break error.to_string(),
+        }
+    };
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(seen, 2999, "{error}");
+}
+
 proptest! {
     #[test]
     fn packets_come_back(

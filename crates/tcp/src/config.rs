@@ -24,7 +24,9 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConfigError::Unknown(name) => write!(f, "unknown setting `{name}`; Config::NAMES lists those there are"),
+            ConfigError::Unknown(name) => {
+                write!(f, "unknown setting `{name}`; there are: {}", Config::NAMES.join(" "))
+            }
             ConfigError::Invalid(name, value, accepted) => {
                 write!(f, "`{name}` cannot be `{value}`; it takes {accepted}")
             }

@@ -38,7 +38,7 @@ enum What {
         /// Its ports get memory of their own, and a process of the switch's copies between them
         #[arg(long)]
         isolated: bool,
-        /// Other users' programs may be at it, too
+        /// Other users' programs may be at it, too (with --isolated)
         #[arg(long, requires = "isolated")]
         anyone: bool,
     },

@@ -74,7 +74,8 @@ impl Inventory {
     pub(crate) fn only(mut self, wanted: &str) -> Inventory {
         for name in &mut self.names {
             if name.name != wanted {
-                name.ports.retain(|port| port.port == wanted);
+                let of_switch = wanted.strip_prefix(&name.name).and_then(|rest| rest.strip_prefix(':'));
+                name.ports.retain(|port| port.port == wanted || of_switch == Some(&port.port));
             }
         }
         self.names.retain(|name| name.name == wanted || !name.ports.is_empty());

@@ -184,7 +184,7 @@ fn refuse_default_route(name: &PortName, interface: &Interface, options: &Device
         return Ok(());
     }
     let why = "the default route leads through this interface, and this machine might be cut off; \
-               take another one, or force it";
+               take another one";
     Err(PortError::refused(name.to_string(), why))
 }
 

@@ -1,4 +1,4 @@
-/* What the server and the client share: checks, addresses, and content that follows from its place. */
+/* What the server and the client share: addresses, and content that follows from its place. */
 #ifndef COMMON_H
 #define COMMON_H
 
@@ -6,17 +6,9 @@
 #include <errno.h>
 #include <mtcp_api.h>
 #include <mtcp_epoll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s: %m\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
+#include "../check.h"
 
 /* A call that is to fail with this errno. */
 #define FAILS(call, expected) CHECK((call) == -1 && errno == (expected))

@@ -1,19 +1,11 @@
-/* What the test programs share: a check that says where it failed, and packets whose content follows from their number. */
+/* What the test programs share: packets whose content follows from their number. */
 #ifndef CHECK_H
 #define CHECK_H
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s: %m\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
+#include "../check.h"
 
 /* Packet number n: 60 to 1500 bytes that depend on n. */
 static inline uint16_t packet_bytes(uint32_t n) { return 60 + n * 7919 % 1441; }
